@@ -3,8 +3,7 @@ module github.com/oncepipe/oncepipe
 go 1.26.0
 
 require (
-	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
-	go.uber.org/goleak v1.3.0 // indirect
-	golang.org/x/sync v0.25.0 // indirect
-	pgregory.net/rapid v1.3.0 // indirect
+	github.com/cenkalti/backoff/v4 v4.3.0
+	go.uber.org/goleak v1.3.0
+	pgregory.net/rapid v1.3.0
 )

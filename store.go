@@ -37,13 +37,17 @@ import (
 //     callers see remaining times.
 //   - It is safe for concurrent use.
 type Store interface {
-	// Claim asks for the right to act on each key. A Lease that is not positive
-	// is refused with an error.
+	// Claim asks for the right to act on each key. A Lease that is not positive,
+	// a zero Claim and an empty Key are refused with an error, and with them the
+	// batch. A claim that is repeated while it holds runs from the repetition on,
+	// since its owner counts from there; once it was given back its ClaimID is
+	// spent, so that a request that arrives late acquires nothing.
 	Claim(ctx context.Context, reqs []ClaimRequest) ([]ClaimAnswer, error)
 
-	// Extend renews leases. held[i] is false when the claim is no longer this
-	// one, which the store tells by the ClaimID, never by the owner's name. A
-	// claim whose lease is over but which nobody took is still held.
+	// Extend renews leases; one that is not positive is refused. held[i] is false
+	// when the claim is no longer this one, which the store tells by the ClaimID,
+	// never by the owner's name. A claim whose lease is over but which nobody took
+	// is still held.
 	Extend(ctx context.Context, reqs []Extension) (held []bool, err error)
 
 	// Complete records that the effect is done. Completing twice with the same

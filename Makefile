@@ -1,0 +1,80 @@
+# What people and CI call; `make help` lists it. Needs Go, git and a C compiler
+# (for -race). The tools come by version from tools/go.mod and land in .bin.
+
+BIN      := $(CURDIR)/.bin
+FUZZTIME ?= 10s
+TIMEOUT  ?= 20m
+TESTARGS ?= -count=1
+
+# Whatever the caller's shell says, the workspace is this one.
+export GOWORK := $(CURDIR)/go.work
+# The race detector sleeps a second at every exit otherwise.
+export GORACE := atexit_sleep_ms=0
+
+# $(call each,COMMAND) runs COMMAND in every module of the workspace, as a user
+# of that one module would: without the workspace.
+each = dirs=$$(go list -m -f '{{.Dir}}') && for d in $$dirs; do \
+	(cd "$$d" && export GOWORK=off && $(1)) || { echo "make: failed in $$d" >&2; exit 1; }; done
+
+.NOTPARALLEL:
+.PHONY: help test check compiler tools fmt format lint tidy alone job race bench fuzz
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+test: ## everything, as CI does it; leaves the tree as it was
+	@before=$$(git status --porcelain) || exit 1; \
+	$(MAKE) --no-print-directory check || exit 1; \
+	after=$$(git status --porcelain); [ "$$before" = "$$after" ] || \
+	{ echo "make test: the tree has changed:" >&2; echo "$$after" >&2; exit 1; }
+
+check: compiler lint alone job race
+
+compiler:
+	@echo '#include <stdlib.h>' | $$(go env CC) -fsyntax-only -x c - && [ "$$(go env CGO_ENABLED)" = 1 ] || \
+	{ echo "make: the race detector needs cgo: install a C compiler with its headers" \
+	"(Debian: gcc libc6-dev) and don't set CGO_ENABLED=0" >&2; exit 1; }
+
+tools:
+	@echo "== tools"
+	@cd tools && GOWORK=off GOBIN=$(BIN) go install tool
+
+fmt: tools ## format all Go files
+	$(BIN)/gofumpt -w .
+
+lint: tools format tidy ## formatting, go.mod files, vet, staticcheck
+	@echo "== vet"
+	@go vet work
+	@echo "== staticcheck"
+	@$(BIN)/staticcheck work
+
+format: tools
+	@echo "== gofumpt"
+	@files=$$($(BIN)/gofumpt -l .) || exit 1; [ -z "$$files" ] || \
+	{ echo "not formatted, run make fmt:" >&2; echo "$$files" >&2; exit 1; }
+
+tidy:
+	@echo "== go mod tidy"
+	@$(call each,go mod tidy -diff)
+	@cd tools && GOWORK=off go mod tidy -diff
+
+alone: ## each module without the workspace: build, vet, short tests
+	@echo "== each module with GOWORK=off"
+	@$(call each,go build -o /dev/null ./... && go vet ./... && go test -short -timeout $(TIMEOUT) ./...)
+
+job: ## the main job, on its built binary
+	@echo "== go run ./examples/webhooks -json"
+	@go build -o $(BIN)/webhooks ./examples/webhooks
+	@$(BIN)/webhooks -json
+
+race: compiler ## all tests of all modules with the race detector
+	go test -race -timeout $(TIMEOUT) $(TESTARGS) work
+
+bench: ## what a hop, the guard and a parked item cost; fails above a limit
+	go run ./bench/core
+
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	@dirs=$$(go list -f '{{.Dir}}' work) && for d in $$dirs; do \
+	for f in $$(cat "$$d"/*_test.go 2>/dev/null | sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p'); do \
+	echo "== $$f in $$d"; \
+	(cd "$$d" && go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) .) || exit 1; done; done

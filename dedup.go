@@ -1,0 +1,477 @@
+package oncepipe
+
+import (
+	"container/list"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Defaults of Dedup's options.
+const (
+	DefaultGuard      = 100_000 // keys in the Ring
+	DefaultJoinPerKey = 16
+	DefaultJoinTotal  = 1024
+	DefaultJoinWait   = time.Minute
+)
+
+// WithGuard gives Dedup a guard other than Ring(DefaultGuard). A guard belongs to
+// one Dedup at a time; it may outlive the pipeline.
+func WithGuard(g Guard) Option {
+	return func(o *options) {
+		o.set("WithGuard")
+		if o.guard = g; g == nil {
+			o.wrong("WithGuard(nil)")
+		}
+	}
+}
+
+// JoinLimit bounds the copies that wait for the first one: perKey and total of
+// them, each for at most wait. A copy beyond that is returned to its source,
+// with wait as its delay when it found no place. The defaults are
+// DefaultJoinPerKey, DefaultJoinTotal and DefaultJoinWait; with perKey 0 no copy
+// waits.
+func JoinLimit(perKey, total int, wait time.Duration) Option {
+	return func(o *options) {
+		o.set("JoinLimit")
+		o.joinKey, o.joinAll, o.joinWait = perKey, total, wait
+		if perKey < 0 || total < 0 || wait <= 0 {
+			o.wrong("JoinLimit(%d, %d, %v)", perKey, total, wait)
+		}
+	}
+}
+
+// Dedup lets one copy of each key through. It remembers keys in two places: a
+// table of those in flight here, which is exact and forgets none, and a guard of
+// those that are done. A key enters the table in the goroutine that delivers it,
+// before any buffer, and leaves it when everything behind Dedup has settled it.
+//
+//   - A key that is done: the copy is a Duplicate.
+//   - A key in flight, running, buffered or parked: the copy joins. It holds no
+//     goroutine and no worker. When the first copy is done, it is a Duplicate;
+//     when the first is dead or shed, so is it; when the first is lost, one
+//     joined copy takes over and the others join that. During a drain none takes over.
+//   - A key that was given up, or returned: it runs again.
+//   - No key: a dead letter.
+//
+// The items behind Dedup have the key that key returns.
+func Dedup[T any, K ~string](in Stream[T], name string, key func(T) K, opts ...Option) Stream[T] {
+	return newDedup(in, name, func(v T) string { return string(key(v)) }, nil, opts)
+}
+
+// DedupFingerprint is Dedup that also tells payloads of one key apart: a copy
+// with another fingerprint than the key in flight or done is a dead letter with
+// reason mismatch. An empty fingerprint matches any. See ContentKey.
+func DedupFingerprint[T any, K ~string](in Stream[T], name string, key func(T) K, fingerprint func(T) string, opts ...Option) Stream[T] {
+	return newDedup(in, name, func(v T) string { return string(key(v)) }, fingerprint, opts)
+}
+
+const dedupShards = 64
+
+type dedup[T any] struct {
+	p    *Pipeline
+	name string
+	from string
+	opt  options
+	key  func(T) string
+	fp   func(T) string
+	out  *port[T]
+
+	guard  Guard
+	seed   maphash.Seed
+	shards [dedupShards]dedupShard[T]
+
+	// Copies that wait, the oldest first, and those that take over.
+	mu       sync.Mutex
+	waiting  *list.List // of *copied[T]
+	takeover []item[T]
+	wake     chan struct{}
+	upEnded  chan struct{}
+
+	inFlight atomic.Int64
+	joinedN  atomic.Int64 // waiting and taking over
+
+	fresh, committed, joined, acked, tookOver, overflowed, mismatched, noKey atomic.Int64
+}
+
+type dedupShard[T any] struct {
+	mu sync.Mutex
+	m  map[uint64]*entry[T]
+	_  [48]byte
+}
+
+// entry is a key in flight. It owns the scope that settles it.
+type entry[T any] struct {
+	d           *dedup[T]
+	hash        uint64
+	next        *entry[T] // same hash
+	fingerprint string
+	ticket      ticket
+	scope       scope
+	parent      *ticket // of the copy that runs
+	joined      []*copied[T]
+}
+
+// copied is a copy that waits for the first one.
+type copied[T any] struct {
+	it    item[T]
+	hash  uint64
+	e     *entry[T] // under the shard's lock
+	until time.Duration
+	elem  *list.Element
+}
+
+func newDedup[T any](in Stream[T], name string, key, fp func(T) string, opts []Option) Stream[T] {
+	mustBeWired(in)
+	p := in.out.p
+	d := &dedup[T]{
+		p: p, name: name, from: in.out.from, key: key, fp: fp, seed: maphash.MakeSeed(),
+		opt:     collect(opts, "WithGuard", "JoinLimit"),
+		waiting: list.New(),
+		wake:    make(chan struct{}, 1),
+		upEnded: make(chan struct{}),
+	}
+	if d.guard = d.opt.guard; d.guard == nil {
+		d.guard = Ring(DefaultGuard)
+	}
+	t := in.out.traits
+	t.shared = false // the tickets behind it are its own
+	d.out = newPort[T](p, in.out.from, t)
+	p.add(d)
+	read(in, d)
+	return Stream[T]{d.out}
+}
+
+func (d *dedup[T]) label() (string, string)     { return d.name, "dedup" }
+func (d *dedup[T]) readsFrom() []string         { return []string{d.from} }
+func (d *dedup[T]) check() error                { return d.opt.check() }
+func (d *dedup[T]) abandon() []AbandonedHandler { return nil }
+func (d *dedup[T]) drain()                      { d.nudge() }
+func (d *dedup[T]) close()                      { close(d.upEnded) }
+func (d *dedup[T]) start()                      { d.p.spawn(d.tend) }
+
+func (d *dedup[T]) open() {
+	for i := range d.shards {
+		d.shards[i].m = map[uint64]*entry[T]{}
+	}
+}
+
+func (d *dedup[T]) shard(hash uint64) *dedupShard[T] { return &d.shards[hash%dedupShards] }
+
+func (s *dedupShard[T]) find(hash uint64, key string) *entry[T] {
+	for e := s.m[hash]; e != nil; e = e.next {
+		if e.ticket.key == key {
+			return e
+		}
+	}
+	return nil
+}
+
+func (s *dedupShard[T]) insert(e *entry[T]) {
+	e.next = s.m[e.hash]
+	s.m[e.hash] = e
+}
+
+func (s *dedupShard[T]) remove(e *entry[T]) {
+	first := s.m[e.hash]
+	switch {
+	case first == e && e.next == nil:
+		delete(s.m, e.hash)
+	case first == e:
+		s.m[e.hash] = e.next
+	default:
+		for ; first != nil; first = first.next {
+			if first.next == e {
+				first.next = e.next
+				return
+			}
+		}
+	}
+}
+
+func (d *dedup[T]) accept(it item[T]) {
+	key := d.key(it.v)
+	if key == "" {
+		d.noKey.Add(1)
+		d.p.reject(d.name, it.t, it.v, ReasonNoKey, ErrNoKey)
+		return
+	}
+	fp := ""
+	if d.fp != nil {
+		fp = d.fp(it.v)
+	}
+	hash := maphash.String(d.seed, key)
+	e, met := d.enter(it, hash, key, fp)
+	switch met {
+	case metNothing:
+		d.fresh.Add(1)
+		d.out.pass(item[T]{it.v, &e.ticket})
+	case metDone:
+		d.committed.Add(1)
+		d.p.event(Event{Kind: EventDuplicate, Stage: d.name, Key: key})
+		it.t.settle(verdict{outcome: Duplicate})
+	case metJoined:
+		d.joined.Add(1)
+		d.p.event(Event{Kind: EventJoined, Stage: d.name, Key: key})
+	case metFull:
+		d.overflowed.Add(1)
+		it.t.settle(verdict{outcome: Returned, delay: d.opt.joinWait, err: ErrFull})
+	case metMismatch:
+		d.mismatched.Add(1)
+		d.p.reject(d.name, it.t, it.v, ReasonMismatch, ErrMismatch)
+	}
+}
+
+type met uint8
+
+const (
+	metNothing met = iota
+	metDone
+	metJoined
+	metFull
+	metMismatch
+)
+
+// enter looks for the key among those in flight and those done, and enters it
+// if it is in neither, all in one step.
+func (d *dedup[T]) enter(it item[T], hash uint64, key, fp string) (*entry[T], met) {
+	sh := d.shard(hash)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if e := sh.find(hash, key); e != nil {
+		if fp != "" && e.fingerprint != "" && fp != e.fingerprint {
+			return nil, metMismatch
+		}
+		return nil, d.join(e, it)
+	}
+	switch d.guard.Lookup(key, fp) {
+	case GuardHit:
+		return nil, metDone
+	case GuardMismatch:
+		return nil, metMismatch
+	}
+	e := &entry[T]{d: d, hash: hash, fingerprint: fp, ticket: ticket{key: key, partition: it.t.partition}}
+	e.ticket.scope = &e.scope
+	e.lead(it.t)
+	sh.insert(e)
+	d.inFlight.Add(1)
+	return e, metNothing
+}
+
+// lead makes t the copy that runs.
+func (e *entry[T]) lead(t *ticket) {
+	e.parent = t
+	e.scope.owner = e
+	e.scope.admitted, e.scope.hold = t.scope.admitted, t.scope.hold
+	e.scope.open.Store(1)
+}
+
+// join is called with the shard's lock.
+func (d *dedup[T]) join(e *entry[T], it item[T]) met {
+	if len(e.joined) >= d.opt.joinKey || d.joinedN.Load() >= int64(d.opt.joinAll) {
+		return metFull
+	}
+	d.joinedN.Add(1)
+	c := &copied[T]{it: it, hash: e.hash, e: e, until: d.p.now() + d.opt.joinWait}
+	d.mu.Lock()
+	c.elem = d.waiting.PushBack(c)
+	first := d.waiting.Len() == 1
+	d.mu.Unlock()
+	e.joined = append(e.joined, c)
+	if first {
+		d.nudge()
+	}
+	return metJoined
+}
+
+// settled hears what became of the copy that ran. The guard learns of the key
+// before it leaves the table, under the same lock, so that no copy can come
+// between; then the delivery is acked, then the joined ones.
+func (e *entry[T]) settled(v verdict) {
+	d := e.d
+	complete := v.outcome == Done || v.outcome == Filtered || v.outcome == Duplicate
+	lost := v.outcome == Returned && v.delay == 0 && !v.given && !d.p.isDraining() && !d.p.hard.Load()
+	parent := e.parent
+	sh := d.shard(e.hash)
+	sh.mu.Lock()
+	joined := e.joined
+	if lost && len(joined) > 0 {
+		heir := joined[0]
+		next := &entry[T]{d: d, hash: e.hash, fingerprint: e.fingerprint, ticket: e.ticket, joined: joined[1:]}
+		next.ticket.scope = &next.scope
+		admitted := e.scope.admitted
+		next.lead(heir.it.t)
+		next.scope.admitted = admitted // no younger for the change
+		for _, c := range next.joined {
+			c.e = next
+		}
+		sh.remove(e)
+		sh.insert(next)
+		d.unlist(heir)
+		sh.mu.Unlock()
+		parent.settle(v)
+		d.tookOver.Add(1)
+		d.p.event(Event{Kind: EventTakeover, Stage: d.name, Key: e.ticket.key})
+		d.mu.Lock()
+		d.takeover = append(d.takeover, item[T]{heir.it.v, &next.ticket})
+		d.mu.Unlock()
+		d.nudge()
+		return
+	}
+	if complete {
+		// A guard of the user's that panics must not take the lock with it.
+		if err := protect(func() error { d.guard.Add(e.ticket.key, e.fingerprint); return nil }); err != nil {
+			d.p.log.Error("oncepipe: guard", "dedup", d.name, "key", e.ticket.key, "error", err)
+		}
+	}
+	sh.remove(e)
+	e.joined = nil
+	for _, c := range joined {
+		d.unlist(c)
+	}
+	sh.mu.Unlock()
+	d.inFlight.Add(-1)
+	parent.settle(v)
+	if len(joined) == 0 {
+		return
+	}
+	if complete {
+		v.outcome = Duplicate
+		d.acked.Add(int64(len(joined)))
+	}
+	for _, c := range joined {
+		c.it.t.settle(v)
+	}
+	d.joinedN.Add(-int64(len(joined)))
+	d.nudge()
+}
+
+// unlist takes a copy off the list of those that wait.
+func (d *dedup[T]) unlist(c *copied[T]) {
+	d.mu.Lock()
+	d.waiting.Remove(c.elem)
+	d.mu.Unlock()
+}
+
+func (d *dedup[T]) nudge() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tend sends copies that take over on their way, since whoever settled the
+// first copy must not wait for room, and returns those that waited too long. It
+// closes the output when the input has ended and no copy can take over any more.
+func (d *dedup[T]) tend() {
+	ended := false
+	defer func() {
+		if !ended { // by Goexit in an operator
+			d.p.spawn(d.tend)
+		}
+	}()
+	timer := time.NewTimer(d.opt.joinWait)
+	defer timer.Stop()
+	up := d.upEnded
+	for up != nil || d.joinedN.Load() > 0 {
+		select {
+		case <-up:
+			up = nil
+		case <-d.wake:
+		case <-timer.C:
+		case <-d.p.stopped():
+			ended = true
+			d.out.next.close()
+			return
+		}
+		for {
+			it, ok := d.nextTakeover()
+			if !ok {
+				break
+			}
+			if d.p.isDraining() {
+				it.t.settle(verdict{outcome: Returned, err: ErrShutdown})
+			} else {
+				d.out.pass(it)
+			}
+			d.joinedN.Add(-1)
+		}
+		if next, any := d.expire(); any {
+			timer.Reset(next)
+		}
+	}
+	ended = true
+	d.out.next.close()
+}
+
+func (d *dedup[T]) nextTakeover() (item[T], bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.takeover) == 0 {
+		return item[T]{}, false
+	}
+	it := d.takeover[0]
+	d.takeover = d.takeover[1:]
+	return it, true
+}
+
+// expire returns copies that waited too long, and says when to look again.
+func (d *dedup[T]) expire() (time.Duration, bool) {
+	for {
+		d.mu.Lock()
+		front := d.waiting.Front()
+		if front == nil {
+			d.mu.Unlock()
+			return 0, false
+		}
+		c := front.Value.(*copied[T])
+		d.mu.Unlock()
+		if left := c.until - d.p.now(); left > 0 {
+			return left, true
+		}
+		if d.unjoin(c) {
+			d.overflowed.Add(1)
+			c.it.t.settle(verdict{outcome: Returned, delay: d.opt.joinWait, err: ErrBusy})
+			d.joinedN.Add(-1)
+		}
+	}
+}
+
+// unjoin reports whether c was still waiting.
+func (d *dedup[T]) unjoin(c *copied[T]) bool {
+	sh := d.shard(c.hash)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	i := slices.Index(c.e.joined, c)
+	if i < 0 {
+		return false
+	}
+	c.e.joined = slices.Delete(c.e.joined, i, i+1)
+	d.unlist(c)
+	return true
+}
+
+// sweep returns copies that were to take over when the pipeline was stopped.
+func (d *dedup[T]) sweep() {
+	for {
+		it, ok := d.nextTakeover()
+		if !ok {
+			return
+		}
+		it.t.settle(verdict{outcome: Returned, err: ErrDrainTimeout})
+	}
+}
+
+func (d *dedup[T]) stats() DedupStats {
+	return DedupStats{
+		Name:     d.name,
+		InFlight: int(d.inFlight.Load()),
+		Waiting:  int(d.joinedN.Load()),
+		Guarded:  d.guard.Len(),
+		Fresh:    d.fresh.Load(), Committed: d.committed.Load(), Joined: d.joined.Load(),
+		Acked: d.acked.Load(), TookOver: d.tookOver.Load(), Overflowed: d.overflowed.Load(),
+		Mismatched: d.mismatched.Load(), NoKey: d.noKey.Load(),
+	}
+}

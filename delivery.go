@@ -1,0 +1,128 @@
+package oncepipe
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// item is a value on its way. It travels by value; what the fast path doesn't
+// need stands behind the ticket.
+type item[T any] struct {
+	v T
+	t *ticket
+}
+
+// ticket is what an item carries besides its value. At any time one goroutine
+// owns an item and with it the ticket.
+type ticket struct {
+	key       string
+	partition uint64 // 0: none
+	scope     *scope
+}
+
+func (t *ticket) settle(v verdict) { t.scope.settle(v) }
+
+// verdict is the outcome of one item, on its way to the delivery.
+type verdict struct {
+	outcome Outcome
+	delay   time.Duration
+	err     error
+	given   bool // Returned although given up, for want of a place for its dead letter
+}
+
+// scope is what several items settle together: a delivery, or the part of one
+// that passed a Dedup stage. It is settled when its last item is, with the worst
+// verdict of all.
+type scope struct {
+	open     atomic.Int32
+	worst    atomic.Pointer[verdict] // stays nil while there is but one item
+	admitted time.Duration           // of the delivery, on the pipeline's clock
+	hold     time.Duration           // how long its source lets it be held; 0: for ever
+	owner    settler
+}
+
+// settler is told once what became of its scope.
+type settler interface {
+	settled(v verdict)
+}
+
+// forced marks a scope that was settled over the heads of its items: no number
+// of them can count it down to zero any more.
+const forced = -1 << 30
+
+// fork adds n items to the scope. Only the owner of an item of the scope may call it.
+func (s *scope) fork(n int32) { s.open.Add(n) }
+
+// settle ends one item of the scope.
+func (s *scope) settle(v verdict) {
+	if s.open.Load() == 1 && s.worst.Load() == nil {
+		if s.open.CompareAndSwap(1, 0) {
+			s.owner.settled(v)
+		}
+		return
+	}
+	s.merge(v)
+	if s.open.Add(-1) == 0 {
+		s.owner.settled(*s.worst.Load())
+	}
+}
+
+func (s *scope) merge(v verdict) {
+	for {
+		old := s.worst.Load()
+		if old != nil && old.outcome >= v.outcome {
+			return
+		}
+		if s.worst.CompareAndSwap(old, &v) {
+			return
+		}
+	}
+}
+
+// force settles the scope whatever its items do. What they say later is not
+// heard.
+func (s *scope) force(v verdict) {
+	if s.open.Swap(forced) > 0 {
+		s.owner.settled(v)
+	}
+}
+
+// delivery is one hand-over of a value by a source.
+type delivery[T any] struct {
+	ticket ticket
+	scope  scope
+	src    *sourceNode[T]
+	value  T
+	settle func(context.Context, Settlement) error
+}
+
+// settled counts the outcome and tells the source. The count comes first, since
+// the source may look at Stats in answer to it.
+func (d *delivery[T]) settled(v verdict) {
+	p := d.src.p
+	s := Settlement{Outcome: v.outcome, Delay: v.delay, Err: v.err}
+	if p.observed() {
+		p.event(Event{Kind: EventSettled, Stage: d.src.name, Key: d.ticket.key, Outcome: v.outcome, Delay: v.delay, Err: v.err})
+	}
+	d.src.outcomes.add(v.outcome)
+	switch {
+	case d.settle != nil:
+		p.acks.settle(ack{source: d.src.name, key: d.ticket.key, fn: d.settle, s: s})
+	case v.outcome == Returned:
+		p.returned.add(ReturnedItem{Source: d.src.name, Key: d.ticket.key, Value: d.value, Err: v.err})
+	}
+}
+
+// outcomeCounters counts settled deliveries by outcome. Each stands on a cache
+// line of its own, since every goroutine that settles writes it.
+type outcomeCounters struct {
+	n [int(Returned) + 1]struct {
+		atomic.Int64
+		_ [56]byte
+	}
+}
+
+func (c *outcomeCounters) add(o Outcome) { c.n[o].Add(1) }
+
+func (c *outcomeCounters) load(o Outcome) int64 { return c.n[o].Load() }

@@ -1,0 +1,3 @@
+package integration
+const crashFile = "X"
+func crashChild(string) {}

@@ -1,0 +1,139 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"sync"
+	"testing"
+
+	"modernc.org/sqlite"
+)
+
+// faults are put between database/sql and the driver. Each function may be nil.
+type faults struct {
+	mu     sync.Mutex
+	before func() error // called in place of a commit; where it fails, the commit doesn't happen
+	after  func() error // called when a commit has happened
+	commit int          // how many have
+}
+
+// set changes the functions while the database is in use.
+func (f *faults) set(before, after func() error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before, f.after = before, after
+}
+
+func (f *faults) commits() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.commit
+}
+
+// openFaulty is openDB with faults.
+func openFaulty(t testing.TB, dsn string, conns int) (*sql.DB, *faults) {
+	t.Helper()
+	c, err := sqlite.NewConnector(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &faults{}
+	db := sql.OpenDB(faultyConnector{c, f})
+	db.SetMaxOpenConns(conns)
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db, f
+}
+
+type faultyConnector struct {
+	driver.Connector
+	f *faults
+}
+
+func (c faultyConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return faultyConn{conn.(fullConn), c.f}, nil
+}
+
+// fullConn is what the driver's connections can do.
+type fullConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+}
+
+type faultyConn struct {
+	fullConn
+	f *faults
+}
+
+func (c faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	tx, err := c.fullConn.BeginTx(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return faultyTx{tx, c.f}, nil
+}
+
+type faultyTx struct {
+	driver.Tx
+	f *faults
+}
+
+func (t faultyTx) Commit() error {
+	t.f.mu.Lock()
+	defer t.f.mu.Unlock()
+	if t.f.before != nil {
+		if err := t.f.before(); err != nil {
+			if undo := t.Tx.Rollback(); undo != nil {
+				return undo
+			}
+			return err
+		}
+	}
+	if err := t.Tx.Commit(); err != nil {
+		return err
+	}
+	t.f.commit++
+	if t.f.after != nil {
+		return t.f.after()
+	}
+	return nil
+}
+
+// sqliteError has a code as the driver's errors have.
+type sqliteError int
+
+func (e sqliteError) Error() string { return fmt.Sprintf("fault with code %d", int(e)) }
+func (e sqliteError) Code() int     { return int(e) }
+
+// The codes that the tests use.
+const (
+	codeBusy         sqliteError = 5
+	codeBusySnapshot sqliteError = 517
+	codeIO           sqliteError = 10
+)
+
+// times returns err n times, and then nil.
+func times(n int, err error) func() error {
+	return func() error {
+		if n == 0 {
+			return nil
+		}
+		n--
+		return err
+	}
+}

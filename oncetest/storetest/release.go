@@ -1,0 +1,184 @@
+package storetest
+
+import (
+	"github.com/oncepipe/oncepipe"
+)
+
+var releaseRules = []namedRule{
+	{"R50 retryable, permanent and unknown failures lead to three states", func(s *subject) {
+		for to, state := range map[oncepipe.ReleaseTo]oncepipe.State{
+			oncepipe.ToWaiting: oncepipe.StateWaiting,
+			oncepipe.ToFailed:  oncepipe.StateFailed,
+			oncepipe.ToUnknown: oncepipe.StateUnknown,
+		} {
+			key := state.String()
+			s.releaseTo(true, to, key, s.acquire(key))
+			rec := s.state(key, state)
+			if rec.Reason != "why" || rec.Attempt != 1 {
+				s.Errorf("record %+v", rec)
+			}
+			payload := "what"
+			if to == oncepipe.ToWaiting {
+				payload = ""
+			}
+			if string(rec.Payload) != payload {
+				s.Errorf("%v: payload %q, want %q", to, rec.Payload, payload)
+			}
+		}
+	}},
+	{"waiting key is not to be had before it is due", func(s *subject) {
+		s.intoState("k", "", oncepipe.StateWaiting)
+		s.near("wait", s.claim(oncepipe.ClaimWaiting, request("k")).Wait, delay)
+		s.near("wait", s.lookup("k").Wait, delay)
+		s.Advance(delay / 2)
+		s.near("wait", s.claim(oncepipe.ClaimWaiting, request("k")).Wait, delay-delay/2)
+		s.Advance(delay/2 + slack)
+		if a := s.claim(oncepipe.ClaimAcquired, request("k")); a.Attempt != 2 || a.Takeover || a.Takeovers != 0 {
+			s.Errorf("answer %+v", a)
+		}
+	}},
+	{"waiting without a delay is due at once", func(s *subject) {
+		for _, r := range []oncepipe.ReleaseRequest{{}, {Delay: -delay}} {
+			r.RecordID, r.Claim, r.To = id("k"), s.acquire("k"), oncepipe.ToWaiting
+			s.release(true, r)
+		}
+		s.acquire("k")
+	}},
+	{"uncounted release is no attempt", func(s *subject) {
+		for range 3 {
+			req := request("k")
+			if a := s.claim(oncepipe.ClaimAcquired, req); a.Attempt != 1 {
+				s.Errorf("attempt %d, want 1", a.Attempt)
+			}
+			s.release(true, oncepipe.ReleaseRequest{RecordID: id("k"), Claim: req.Claim, To: oncepipe.ToWaiting, Uncounted: true})
+			if rec := s.lookup("k"); rec.Attempt != 0 {
+				s.Errorf("attempts %d, want 0", rec.Attempt)
+			}
+		}
+		s.release(true, oncepipe.ReleaseRequest{RecordID: id("k"), Claim: s.acquire("k"), To: oncepipe.ToWaiting})
+		if a := s.claim(oncepipe.ClaimAcquired, request("k")); a.Attempt != 2 {
+			s.Errorf("attempt %d, want 2", a.Attempt)
+		}
+	}},
+	{"failed key can be claimed again at once", func(s *subject) {
+		s.intoState("k", "", oncepipe.StateFailed)
+		req := request("k")
+		if a := s.claim(oncepipe.ClaimAcquired, req); a.Attempt != 2 || a.Takeover {
+			s.Errorf("answer %+v", a)
+		}
+		s.claim(oncepipe.ClaimBusy, request("k"))
+		s.complete(true, "k", req.Claim, "done")
+		s.claim(oncepipe.ClaimCompleted, request("k"))
+	}},
+	{"payload of a failure is kept until the key is complete", func(s *subject) {
+		s.intoState("k", "", oncepipe.StateFailed)
+		claim := s.acquire("k") // a redrive; if its process dies now, this is the only copy
+		if rec := s.lookup("k"); string(rec.Payload) != "what" || rec.Reason != "why" {
+			s.Errorf("claimed again: %+v", rec)
+		}
+		s.release(true, oncepipe.ReleaseRequest{RecordID: id("k"), Claim: claim, To: oncepipe.ToWaiting, Reason: "later"})
+		if rec := s.lookup("k"); string(rec.Payload) != "what" || rec.Reason != "later" {
+			s.Errorf("waiting: %+v", rec)
+		}
+		claim = s.acquire("k")
+		s.release(true, oncepipe.ReleaseRequest{RecordID: id("k"), Claim: claim, To: oncepipe.ToFailed, Reason: "again", Payload: []byte("newer")})
+		if rec := s.lookup("k"); string(rec.Payload) != "newer" || rec.Reason != "again" {
+			s.Errorf("failed again: %+v", rec)
+		}
+		s.complete(true, "k", s.acquire("k"), "")
+		if rec := s.lookup("k"); len(rec.Payload) != 0 || rec.Reason != "" {
+			s.Errorf("completed: %+v", rec)
+		}
+	}},
+	{"unknown key is for nobody until it is resolved", func(s *subject) {
+		claim := s.intoState("k", "", oncepipe.StateUnknown)
+		s.Advance(10 * s.Retention)
+		s.unchanged("k", func() {
+			s.claim(oncepipe.ClaimUnknown, request("k"))
+			s.extend(false, "k", claim, lease)
+			s.complete(false, "k", claim, "")
+			s.releaseTo(false, oncepipe.ToWaiting, "k", claim)
+			s.prune(0, 10)
+		})
+	}},
+	{"resolve settles an unknown key", func(s *subject) {
+		for _, to := range []oncepipe.State{oncepipe.StateCompleted, oncepipe.StateWaiting, oncepipe.StateFailed} {
+			key := to.String()
+			claim := s.intoState(key, "", oncepipe.StateUnknown)
+			r := oncepipe.Resolution{RecordID: id(key), To: to, Result: []byte("found out"), HasResult: true}
+			s.resolve(true, r)
+			rec := s.state(key, to)
+			s.near("retention", rec.Retention, s.Retention)
+			s.unchanged(key, func() {
+				s.resolve(false, r)
+				s.refused(key, claim)
+			})
+			if to == oncepipe.StateCompleted {
+				if a := s.claim(oncepipe.ClaimCompleted, request(key)); string(a.Result) != "found out" || !a.HasResult {
+					s.Errorf("answer %+v", a)
+				}
+				continue
+			}
+			if rec.HasResult || string(rec.Payload) != "what" {
+				s.Errorf("record %+v", rec)
+			}
+			if a := s.claim(oncepipe.ClaimAcquired, request(key)); a.Attempt != 2 || a.Takeover {
+				s.Errorf("answer %+v", a)
+			}
+		}
+	}},
+	{"resolve leaves what is not unknown alone", func(s *subject) {
+		for _, state := range presentStates {
+			if state == oncepipe.StateUnknown {
+				continue
+			}
+			key := state.String()
+			s.intoState(key, "", state)
+			s.unchanged(key, func() {
+				for _, to := range []oncepipe.State{oncepipe.StateCompleted, oncepipe.StateWaiting, oncepipe.StateFailed} {
+					s.resolve(false, oncepipe.Resolution{RecordID: id(key), To: to})
+				}
+			})
+		}
+		s.resolve(false, oncepipe.Resolution{RecordID: id("never"), To: oncepipe.StateCompleted})
+		s.state("never", oncepipe.StateAbsent)
+	}},
+	{"states that nothing leads to are refused", func(s *subject) {
+		claim := s.acquire("k")
+		for _, to := range []oncepipe.ReleaseTo{0, oncepipe.ToUnknown + 1} {
+			if _, err := s.Store.Release(s.ctx(), []oncepipe.ReleaseRequest{{RecordID: id("k"), Claim: claim, To: to}}); err == nil {
+				s.Errorf("release to %d accepted", to)
+			}
+		}
+		s.state("k", oncepipe.StateClaimed)
+		s.releaseTo(true, oncepipe.ToUnknown, "k", claim)
+		for _, to := range []oncepipe.State{oncepipe.StateAbsent, oncepipe.StateClaimed, oncepipe.StateUnknown, 99} {
+			if _, err := s.Store.Resolve(s.ctx(), []oncepipe.Resolution{{RecordID: id("k"), To: to}}); err == nil {
+				s.Errorf("resolution to %v accepted", to)
+			}
+		}
+		s.state("k", oncepipe.StateUnknown)
+	}},
+	{"forget makes a key new, whatever its state", func(s *subject) {
+		for _, state := range presentStates {
+			key := state.String()
+			s.intoState(key, "fp", state)
+			s.forget(true, key, state == oncepipe.StateClaimed)
+			s.state(key, oncepipe.StateAbsent)
+			req := request(key)
+			req.Fingerprint = "other"
+			if a := s.claim(oncepipe.ClaimAcquired, req); a.Attempt != 1 || a.Takeovers != 0 || a.Takeover {
+				s.Errorf("answer %+v", a)
+			}
+		}
+		s.forget(true, "never", false)
+	}},
+	{"forget refuses a live claim without force", func(s *subject) {
+		claim := s.acquire("k")
+		s.unchanged("k", func() { s.forget(false, "k", false) })
+		s.extend(true, "k", claim, lease)
+		s.Advance(2 * lease)
+		s.forget(true, "k", false) // not live any more
+		s.state("k", oncepipe.StateAbsent)
+	}},
+}

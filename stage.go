@@ -1,0 +1,321 @@
+package oncepipe
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Failed is an item that a TryStage gave up.
+type Failed[A any] struct {
+	Value    A
+	Key      string
+	Attempts int
+	Reason   Reason
+	Err      error // of the last attempt, and why there was no other
+}
+
+// Stage runs fn for every item, on workers that read from a bounded buffer, and
+// emits the results. See Workers, Buffer, Retry, Timeout, Limit, Ordered and
+// PerPartition.
+//
+// fn must honour its context when the service has to stop in time: the context
+// ends when the drain time-out is over (cause ErrDrainTimeout), with the
+// attempt's time limit, and when a lease is lost. InfoFrom tells it key and attempt.
+//
+// An error of fn is tried again, as far as Retry allows; then the item becomes a
+// dead letter. Permanent, RetryAfter, Snooze and Unknown say more. A panic is a
+// *PanicError and permanent, and so is runtime.Goexit (ErrGoexit); the worker
+// goes on.
+func Stage[A, B any](in Stream[A], name string, fn func(context.Context, A) (B, error), opts ...Option) Stream[B] {
+	s := newStage(in, "stage", name, fn, opts)
+	return Stream[B]{s.out}
+}
+
+// TryStage is Stage for those who handle failures in the flow: what is given up
+// comes out of the second stream, in place of a dead letter.
+func TryStage[A, B any](in Stream[A], name string, fn func(context.Context, A) (B, error), opts ...Option) (Stream[B], Stream[Failed[A]]) {
+	s := newStage(in, "trystage", name, fn, opts)
+	s.failed = newPort[Failed[A]](s.p, name, traits{shared: true})
+	return Stream[B]{s.out}, Stream[Failed[A]]{s.failed}
+}
+
+// Sink is Stage for a function without a result: it ends the stream.
+func Sink[A any](in Stream[A], name string, fn func(context.Context, A) error, opts ...Option) {
+	s := newStage(in, "sink", name, func(ctx context.Context, v A) (struct{}, error) {
+		return struct{}{}, fn(ctx, v)
+	}, opts)
+	s.out.next = discardOp[struct{}]{}
+}
+
+// stageCore is what a stage is apart from its types.
+type stageCore struct {
+	p         *Pipeline
+	name      string
+	kind      string
+	namespace string
+	opt       options
+	policy    RetryPolicy
+	workers   int
+
+	slots       chan struct{} // full: nobody may take another item
+	inputClosed atomic.Bool
+	done        chan struct{} // closed when no item is left and none will come
+	finish      sync.Once
+	running     atomic.Int32 // worker goroutines
+	gate        atomic.Pointer[chan struct{}]
+
+	failures, retries, snoozes, dead, replays, shedding atomic.Int64
+}
+
+type stage[A, B any] struct {
+	stageCore
+	from   string
+	fn     func(context.Context, A) (B, error)
+	in     inbox[A]
+	lane   *lane[A]
+	out    *port[B]
+	failed *port[Failed[A]] // nil: failures are dead letters
+	crew   []*worker[A, B]
+	seq    *sequencer[A, B] // nil: workers read the inbox themselves
+	src    *sourceNode[A]   // of injected items
+}
+
+func newStage[A, B any](in Stream[A], kind, name string, fn func(context.Context, A) (B, error), opts []Option) *stage[A, B] {
+	mustBeWired(in)
+	p := in.out.p
+	o := collect(opts, "Workers", "Buffer", "Retry", "Timeout", "Limit", "Ordered", "PerPartition", "Namespace")
+	policy := RetryPolicy{MaxAttempts: 1}
+	if o.retry != nil {
+		policy = *o.retry
+	}
+	policy = policy.withDefaults()
+	s := &stage[A, B]{
+		stageCore: stageCore{
+			p: p, name: name, kind: kind, namespace: o.namespace, opt: o, policy: policy,
+			workers: min(o.workers, policy.Slots),
+			done:    make(chan struct{}),
+		},
+		from: in.out.from,
+		fn:   fn,
+		lane: newLane[A](),
+	}
+	if s.namespace == "" {
+		s.namespace = p.name
+	}
+	if fn == nil {
+		s.opt.wrong("function is nil")
+	}
+	if o.perPartition {
+		switch {
+		case !in.out.keyed:
+			s.opt.wrong("PerPartition needs PartitionBy before it")
+		case in.out.order == unordered:
+			s.opt.wrong("PerPartition behind %q, which emits out of order", in.out.from)
+		}
+	}
+	s.in = inbox[A]{p: p, policy: o.buffer, shed: func(it item[A]) {
+		s.shedding.Add(1)
+		p.event(Event{Kind: EventShed, Stage: name, Key: it.t.key})
+		it.t.settle(verdict{outcome: Shed})
+	}}
+	s.src = newSourceNode[A](p, name, nil)
+	s.out = newPort[B](p, name, traits{order: s.orderAfter(in.out.order), keyed: in.out.keyed, shared: true})
+	p.add(s)
+	read(in, s)
+	return s
+}
+
+// orderAfter says what the stage leaves of its input's order.
+func (s *stageCore) orderAfter(before order) order {
+	switch {
+	case s.opt.ordered, s.workers == 1 && s.opt.retry == nil:
+		return before
+	case s.opt.perPartition:
+		return min(before, perPartition)
+	default:
+		return unordered
+	}
+}
+
+func (s *stage[A, B]) accept(it item[A]) { s.in.put(it) }
+func (s *stage[A, B]) close()            { close(s.in.ch) }
+
+func (s *stage[A, B]) label() (string, string) { return s.name, s.kind }
+func (s *stage[A, B]) readsFrom() []string     { return []string{s.from} }
+func (s *stage[A, B]) check() error            { return s.opt.check() }
+
+func (s *stage[A, B]) open() {
+	s.in.ch = make(chan item[A], s.opt.buffer.size)
+	s.slots = make(chan struct{}, s.policy.Slots)
+	s.lane.start()
+	if s.opt.ordered || s.opt.perPartition {
+		s.seq = newSequencer(s)
+	}
+	s.crew = make([]*worker[A, B], s.workers)
+	for i := range s.crew {
+		s.crew[i] = &worker[A, B]{s: s}
+	}
+	s.running.Store(int32(s.workers))
+}
+
+func (s *stage[A, B]) start() {
+	if s.seq != nil {
+		s.p.spawn(s.seq.dispatch)
+	}
+	for _, w := range s.crew {
+		s.p.spawn(w.drive)
+	}
+}
+
+// release gives a slot back. When the input is closed and this was the last
+// one, the stage is done: an item inside would hold a slot.
+func (s *stage[A, B]) release() {
+	<-s.slots
+	if s.inputClosed.Load() && len(s.slots) == 0 {
+		s.finish.Do(func() {
+			for _, j := range s.lane.shut() { // an item injected at this moment
+				s.returned(j.item, 0, ErrShutdown)
+			}
+			close(s.done)
+		})
+	}
+}
+
+func (s *stage[A, B]) returned(it item[A], delay time.Duration, err error) {
+	it.t.settle(verdict{outcome: Returned, delay: delay, err: err})
+}
+
+// drain gives back what waits for a retry; nothing may run before it is due.
+func (s *stage[A, B]) drain() {
+	for _, j := range s.lane.shut() {
+		s.returned(j.item, 0, s.leftover(j))
+		s.over(j, true)
+	}
+}
+
+func (s *stage[A, B]) leftover(j job[A]) error {
+	if j.retry == nil || j.retry.err == nil {
+		return ErrShutdown
+	}
+	return fmt.Errorf("%w; last error: %w", ErrShutdown, j.retry.err)
+}
+
+// over ends an item's stay in the stage: its place in the order and its slot
+// are free.
+func (s *stage[A, B]) over(j job[A], returned bool) {
+	if s.seq != nil {
+		s.seq.over(j, returned)
+	} else {
+		s.release()
+	}
+}
+
+// sweep returns what a hard stop left in the stage.
+func (s *stage[A, B]) sweep() {
+	left := s.lane.shut()
+	if s.seq != nil {
+		left = append(left, s.seq.sweep()...)
+	}
+	for it := range queued(s.in.ch) {
+		left = append(left, job[A]{item: it})
+	}
+	for _, j := range left {
+		s.returned(j.item, 0, s.leftover(j))
+	}
+}
+
+// queued yields what can be received from ch without waiting.
+func queued[T any](ch <-chan T) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for {
+			select {
+			case v, ok := <-ch:
+				if !ok || !yield(v) {
+					return
+				}
+			default:
+				return
+			}
+		}
+	}
+}
+
+// abandon gives up the handlers that still run after a hard stop: their
+// deliveries are returned and nothing that they do later is heard.
+func (s *stage[A, B]) abandon() []AbandonedHandler {
+	var names []AbandonedHandler
+	for _, w := range s.crew {
+		if a := w.current.Load(); a != nil {
+			names = append(names, AbandonedHandler{Stage: s.name, Key: a.key, Attempt: a.number})
+			a.scope.force(verdict{outcome: Returned, err: ErrDrainTimeout})
+		}
+	}
+	return names
+}
+
+func (s *stage[A, B]) pause(on bool) {
+	if on {
+		gate := make(chan struct{})
+		s.gate.CompareAndSwap(nil, &gate)
+		return
+	}
+	if gate := s.gate.Swap(nil); gate != nil {
+		close(*gate)
+	}
+}
+
+// inject puts a value into the lane, due at once, where the input's state
+// doesn't matter.
+func (s *stage[A, B]) inject(v any, key string) error {
+	a, ok := v.(A)
+	if !ok {
+		return fmt.Errorf("stage %q takes %T, not %T", s.name, a, v)
+	}
+	select {
+	case s.slots <- struct{}{}:
+	default:
+		return ErrFull
+	}
+	it := s.src.admit(Delivery[A]{Value: a, Key: key})
+	j := job[A]{item: it}
+	if s.seq != nil {
+		s.seq.enroll(&j)
+	}
+	if !s.lane.park(j, 0) {
+		s.src.withdraw()
+		s.over(j, true)
+		return ErrNotRunning
+	}
+	return nil
+}
+
+func (s *stage[A, B]) stats() StageStats {
+	st := StageStats{
+		Name: s.name, Kind: s.kind,
+		Depth: len(s.in.ch), Capacity: s.opt.buffer.size,
+		Workers: s.workers, Slots: s.policy.Slots,
+		Parked: s.lane.parked.Load(),
+		Failed: s.failures.Load(), Retried: s.retries.Load(), Snoozed: s.snoozes.Load(),
+		Dead: s.dead.Load(), Replayed: s.replays.Load(), Shed: s.shedding.Load(),
+		Paused: s.gate.Load() != nil,
+	}
+	oldest, found := s.lane.oldest()
+	for _, w := range s.crew {
+		st.Runs += w.runs.Load()
+		if a := w.current.Load(); a != nil {
+			st.Running++
+			if !found || a.scope.admitted < oldest {
+				oldest, found = a.scope.admitted, true
+			}
+		}
+	}
+	if found {
+		st.Oldest = s.p.now() - oldest
+	}
+	st.Done = st.Runs - st.Failed - st.Snoozed - int64(st.Running)
+	return st
+}

@@ -1,0 +1,396 @@
+package oncepipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+)
+
+// attempt is one run of a handler, and the context it runs in. It is made for
+// that run and never changed, so that a handler may keep it.
+type attempt struct {
+	stage  *stageCore
+	scope  *scope
+	key    string
+	number int
+}
+
+// The context's end is that of the pipeline's handlers: it outlives the
+// shutdown's beginning, and ends with ErrDrainTimeout.
+
+func (a *attempt) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (a *attempt) Done() <-chan struct{}       { return a.stage.p.handlers.Done() }
+func (a *attempt) Err() error                  { return a.stage.p.handlers.Err() }
+
+func (a *attempt) Value(key any) any {
+	if _, ok := key.(infoKey); ok {
+		return a
+	}
+	return a.stage.p.handlers.Value(key)
+}
+
+func (a *attempt) info() Info {
+	return Info{
+		Pipeline: a.stage.p.name, Stage: a.stage.name, Namespace: a.stage.namespace,
+		Key: a.key, Attempt: a.number,
+	}
+}
+
+func (a *attempt) replayed() { a.stage.replays.Add(1) }
+
+// attemptSlab is how many attempts a worker makes room for at once. A handler
+// that keeps its context keeps that many alive.
+const attemptSlab = 32
+
+// worker runs the items of a stage one after the other. Only its own goroutine
+// uses it, but for the two atomic fields.
+type worker[A, B any] struct {
+	s *stage[A, B]
+
+	current atomic.Pointer[attempt] // nil while it has no item
+	runs    atomic.Int64
+
+	holding bool // a slot, without an item
+	hand    job[A]
+	running bool // the handler is
+	open    bool // the item in hand is not over
+	slab    []attempt
+
+	_ [64]byte // its counters are not another worker's cache line
+}
+
+// drive runs the worker until the stage is done. A panic of a handler or a
+// Goexit unwinds to here: the goroutine is replaced.
+func (w *worker[A, B]) drive() {
+	ended := false
+	defer func() {
+		if ended {
+			w.leave()
+			return
+		}
+		r := recover()
+		w.s.p.spawn(w.drive)
+		w.crashed(r)
+	}()
+	w.loop()
+	ended = true
+}
+
+func (w *worker[A, B]) leave() {
+	s := w.s
+	w.current.Store(nil)
+	if s.running.Add(-1) == 0 {
+		s.out.next.close()
+		if s.failed != nil {
+			s.failed.next.close()
+		}
+	}
+}
+
+func (w *worker[A, B]) loop() {
+	for {
+		j, ok := w.next()
+		if !ok {
+			return
+		}
+		if gate := w.s.gate.Load(); gate != nil && !w.wait(j, *gate) {
+			continue
+		}
+		w.run(j)
+	}
+}
+
+// next returns the next item: due ones first, then the buffer's. It tries
+// without waiting before it waits, which is what a busy stage needs.
+func (w *worker[A, B]) next() (job[A], bool) {
+	s := w.s
+	if s.p.hard.Load() {
+		return job[A]{}, false
+	}
+	if s.lane.parked.Load() > 0 {
+		select {
+		case <-s.lane.ready:
+			if j, ok := w.due(); ok {
+				return j, true
+			}
+		default:
+		}
+	}
+	if w.holding {
+		select {
+		case it, ok := <-s.in.ch:
+			if ok {
+				return job[A]{item: it}, true
+			}
+			w.inputEnded()
+		default:
+		}
+	}
+	return w.nextSlow()
+}
+
+func (w *worker[A, B]) nextSlow() (job[A], bool) {
+	s := w.s
+	w.current.Store(nil)
+	for {
+		// Channels that are nil in the select are not asked.
+		var in <-chan item[A]
+		var slots chan<- struct{}
+		var work <-chan job[A]
+		switch {
+		case s.seq != nil:
+			work = s.seq.work
+		case w.holding:
+			in = s.in.ch
+		case !s.inputClosed.Load():
+			slots = s.slots
+		}
+		select {
+		case it, ok := <-in:
+			if ok {
+				return job[A]{item: it}, true
+			}
+			w.inputEnded()
+		case slots <- struct{}{}:
+			w.holding = true
+		case j := <-work:
+			return j, true
+		case <-s.lane.ready:
+			if j, ok := w.due(); ok {
+				return j, true
+			}
+		case <-s.done:
+			return job[A]{}, false
+		case <-s.p.handlers.Done():
+			return job[A]{}, false
+		}
+	}
+}
+
+func (w *worker[A, B]) inputEnded() {
+	w.s.inputClosed.Store(true)
+	w.holding = false
+	w.s.release()
+}
+
+// due takes the first due item, which brings its own slot.
+func (w *worker[A, B]) due() (job[A], bool) {
+	j, ok := w.s.lane.take()
+	if ok && w.holding {
+		w.holding = false
+		<-w.s.slots // not the last one: j has one
+	}
+	return j, ok
+}
+
+// wait keeps j while the stage is paused. It returns false when the pipeline
+// drained instead, and j is returned.
+func (w *worker[A, B]) wait(j job[A], gate chan struct{}) bool {
+	select {
+	case <-gate:
+		return true
+	case <-w.s.p.draining:
+	}
+	w.s.returned(j.item, 0, w.s.leftover(j))
+	w.over(j, true)
+	return false
+}
+
+// over ends the stay of an item that this worker ran. Its slot stays with the
+// worker, for the next item.
+func (w *worker[A, B]) over(j job[A], returned bool) {
+	w.open = false
+	if w.s.seq != nil {
+		w.s.seq.over(j, returned)
+		return
+	}
+	w.holding = !w.s.inputClosed.Load()
+	if !w.holding {
+		w.s.release()
+	}
+}
+
+func (w *worker[A, B]) run(j job[A]) {
+	if len(w.slab) == 0 {
+		w.slab = make([]attempt, attemptSlab)
+	}
+	s := w.s
+	a := &w.slab[0]
+	w.slab = w.slab[1:]
+	*a = attempt{stage: &s.stageCore, scope: j.t.scope, key: j.t.key, number: j.attempts() + 1}
+	w.current.Store(a)
+	w.hand = j
+	w.holding = false
+	w.running, w.open = true, true
+	w.runs.Add(1)
+	var v B
+	var err error
+	if s.opt.timeout == 0 && s.opt.limiter == nil {
+		v, err = s.fn(a, j.v)
+	} else {
+		v, err = w.runLimited(a, j.v)
+	}
+	w.running = false
+	if err != nil {
+		w.fail(j, err)
+		return
+	}
+	w.emit(j, v)
+}
+
+func (w *worker[A, B]) runLimited(a *attempt, in A) (v B, err error) {
+	s := w.s
+	if s.opt.limiter != nil {
+		if err := s.opt.limiter.Wait(a); err != nil {
+			return v, fmt.Errorf("limiter: %w", err)
+		}
+	}
+	if s.opt.timeout == 0 {
+		return s.fn(a, in)
+	}
+	ctx, cancel := context.WithTimeoutCause(a, s.opt.timeout, ErrAttemptTimeout)
+	defer cancel()
+	v, err = s.fn(ctx, in)
+	if err != nil && errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == ErrAttemptTimeout {
+		err = fmt.Errorf("%w: %w", ErrAttemptTimeout, err)
+	}
+	return v, err
+}
+
+func (w *worker[A, B]) emit(j job[A], v B) {
+	s := w.s
+	out := item[B]{v, j.t}
+	if s.opt.ordered {
+		w.open = false
+		s.seq.put(j.retry.seq, emission[B]{full: true, emit: true, item: out})
+		return
+	}
+	s.out.pass(out)
+	w.over(j, false)
+}
+
+// crashed is called in place of what a panic (r) or a Goexit (nil) left undone.
+func (w *worker[A, B]) crashed(r any) {
+	j := w.hand
+	switch {
+	case w.running:
+		w.running = false
+		w.fail(j, crashError(r))
+	case w.open:
+		// Something behind the handler ended the goroutine. What was handed on is
+		// settled by then; force is for what was not.
+		j.t.scope.force(verdict{outcome: Returned, err: crashError(r)})
+		w.over(j, true)
+	}
+}
+
+func crashError(r any) error {
+	if r == nil {
+		return ErrGoexit
+	}
+	return &PanicError{Value: r, Stack: debug.Stack()}
+}
+
+// fail decides what becomes of an item whose attempt ended with err.
+func (w *worker[A, B]) fail(j job[A], err error) {
+	s := w.s
+	v := judge(err)
+	if s.p.hard.Load() {
+		// The context ended under the handler: that was no attempt.
+		s.failures.Add(1)
+		s.returned(j.item, 0, fmt.Errorf("%w; handler said: %w", ErrDrainTimeout, err))
+		w.over(j, true)
+		return
+	}
+	if v.kind == markSnooze {
+		s.snoozes.Add(1)
+		w.park(j, v.delay, EventSnoozed)
+		return
+	}
+	s.failures.Add(1)
+	if j.retry == nil {
+		j.retry = &retryState{}
+	}
+	r := j.retry
+	r.attempts++
+	r.err = v.err
+	s.p.event(Event{Kind: EventFailed, Stage: s.name, Key: j.t.key, Attempt: r.attempts, Err: v.err})
+	switch {
+	case errors.Is(err, ErrLeaseLost):
+		s.returned(j.item, 0, v.err)
+		w.over(j, true)
+	case v.kind == markPermanent:
+		w.giveUp(j, permanentReason(v.err), v.err)
+	case s.policy.MaxAttempts > 0 && r.attempts >= s.policy.MaxAttempts:
+		if s.opt.retry == nil {
+			w.giveUp(j, ReasonExhausted, v.err)
+		} else {
+			w.giveUp(j, ReasonExhausted, fmt.Errorf("%w (%d): %w", ErrMaxAttempts, r.attempts, v.err))
+		}
+	case v.kind == markRetryAfter:
+		w.park(j, v.delay, EventRetried)
+	default:
+		if r.backoff == nil {
+			r.backoff = s.policy.Backoff()
+		}
+		delay := r.backoff.NextBackOff()
+		if delay < 0 {
+			w.giveUp(j, ReasonExhausted, fmt.Errorf("%w after %d attempts: %w", ErrBackoffStopped, r.attempts, v.err))
+			return
+		}
+		w.park(j, delay, EventRetried)
+	}
+}
+
+// park hands j to the retry lane, unless it would be too old by then, or held for
+// longer than its source allows.
+func (w *worker[A, B]) park(j job[A], delay time.Duration, kind EventKind) {
+	s := w.s
+	if j.retry == nil {
+		j.retry = &retryState{}
+	}
+	if limit := s.policy.MaxDelay; limit > 0 {
+		delay = min(delay, limit)
+	}
+	age := s.p.now() - j.t.scope.admitted
+	last := j.retry.err
+	if limit := s.policy.MaxAge; limit > 0 && delay > limit-age {
+		err := fmt.Errorf("%w (%v)", ErrMaxAge, limit)
+		if last != nil {
+			err = fmt.Errorf("%w: %w", err, last)
+		}
+		w.giveUp(j, ReasonExpired, err)
+		return
+	}
+	if hold := j.t.scope.hold; hold > 0 && delay > hold-age {
+		s.returned(j.item, delay, last)
+		w.over(j, true)
+		return
+	}
+	if kind == EventRetried {
+		s.retries.Add(1)
+	}
+	s.p.event(Event{Kind: kind, Stage: s.name, Key: j.t.key, Attempt: j.retry.attempts, Delay: delay, Err: last})
+	w.open = false // before somebody else may have it
+	if !s.lane.park(j, delay) {
+		s.returned(j.item, delay, s.leftover(j))
+		w.over(j, true)
+	}
+}
+
+// giveUp ends an item's attempts for good.
+func (w *worker[A, B]) giveUp(j job[A], reason Reason, err error) {
+	s := w.s
+	s.dead.Add(1)
+	if s.failed != nil {
+		s.failed.pass(item[Failed[A]]{Failed[A]{j.v, j.t.key, j.attempts(), reason, err}, j.t})
+		w.over(j, false)
+		return
+	}
+	v := s.p.bury(DeadLetter{Stage: s.name, Key: j.t.key, Value: j.v, Attempts: j.attempts(), Reason: reason, Err: err})
+	j.t.settle(v)
+	w.over(j, v.outcome == Returned)
+}
