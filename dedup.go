@@ -149,6 +149,7 @@ func (d *dedup[T]) readsFrom() []string         { return []string{d.from} }
 func (d *dedup[T]) check() error                { return d.opt.check() }
 func (d *dedup[T]) abandon() []AbandonedHandler { return nil }
 func (d *dedup[T]) drain()                      { d.nudge() }
+func (d *dedup[T]) halt()                       {}
 func (d *dedup[T]) close()                      { close(d.upEnded) }
 func (d *dedup[T]) start()                      { d.p.spawn(d.tend) }
 
@@ -264,9 +265,11 @@ func (d *dedup[T]) enter(it item[T], hash uint64, key, fp string) (*entry[T], me
 func (e *entry[T]) lead(t *ticket) {
 	e.parent = t
 	e.scope.owner = e
-	e.scope.admitted, e.scope.hold = t.scope.admitted, t.scope.hold
+	e.scope.admitted = t.scope.admitted
 	e.scope.open.Store(1)
 }
+
+func (e *entry[T]) holdLimit() time.Duration { return e.parent.scope.owner.holdLimit() }
 
 // join is called with the shard's lock.
 func (d *dedup[T]) join(e *entry[T], it item[T]) met {

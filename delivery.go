@@ -38,13 +38,13 @@ type scope struct {
 	open     atomic.Int32
 	worst    atomic.Pointer[verdict] // stays nil while there is but one item
 	admitted time.Duration           // of the delivery, on the pipeline's clock
-	hold     time.Duration           // how long its source lets it be held; 0: for ever
 	owner    settler
 }
 
 // settler is told once what became of its scope.
 type settler interface {
 	settled(v verdict)
+	holdLimit() time.Duration // how long the source lets its deliveries be held; 0: for ever
 }
 
 // forced marks a scope that was settled over the heads of its items: no number
@@ -96,6 +96,8 @@ type delivery[T any] struct {
 	value  T
 	settle func(context.Context, Settlement) error
 }
+
+func (d *delivery[T]) holdLimit() time.Duration { return d.src.hold }
 
 // settled counts the outcome and tells the source. The count comes first, since
 // the source may look at Stats in answer to it.

@@ -100,12 +100,14 @@ type node interface {
 	open()                       // makes what others may use, before any node starts
 	start()                      // spawns
 	drain()                      // the drain has begun
+	halt()                       // wakes what waits, after a hard stop
 	abandon() []AbandonedHandler // what still runs after a hard stop
 	sweep()                      // settles what is left, when nothing runs any more
 }
 
 const (
 	stateBuilding int32 = iota
+	stateOpening
 	stateRunning
 	stateEnded
 )
@@ -178,7 +180,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.check(); err != nil {
 		return err
 	}
-	if !p.state.CompareAndSwap(stateBuilding, stateRunning) {
+	if !p.state.CompareAndSwap(stateBuilding, stateOpening) {
 		return fmt.Errorf("oncepipe: pipeline %q ran already", p.name)
 	}
 	base := context.WithoutCancel(ctx)
@@ -197,6 +199,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	}
 	go p.acks.run()
 	p.live.Store(1) // Run's own share, so that idle is not closed before all have started
+	p.state.Store(stateRunning)
 	for _, n := range p.nodes {
 		n.start()
 	}
@@ -211,7 +214,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	}
 	abandoned := p.finish(hardStop)
 	p.state.Store(stateEnded)
-	close(p.acks.queue)
+	close(p.acks.closing)
 	<-p.acks.ended
 	return p.result(abandoned)
 }
@@ -242,6 +245,9 @@ func (p *Pipeline) finish(hardStop context.CancelCauseFunc) []AbandonedHandler {
 	}
 	p.hard.Store(true)
 	hardStop(ErrDrainTimeout)
+	for _, n := range p.nodes {
+		n.halt()
+	}
 	var abandoned []AbandonedHandler
 	if !p.waitIdle(p.cfg.AbandonAfter) {
 		for _, n := range p.nodes {
@@ -320,7 +326,7 @@ func (p *Pipeline) Stats() Stats {
 		st.Sources = append(st.Sources, s)
 	}
 	st.InFlight = st.Admitted - st.Done - st.Duplicate - st.Filtered - st.Shed - st.Dead - st.Returned
-	if p.state.Load() == stateBuilding {
+	if p.state.Load() < stateRunning {
 		return st
 	}
 	for _, n := range p.nodes {

@@ -89,6 +89,7 @@ type sourceNode[T any] struct {
 	out  *port[T]
 	loop func(context.Context) error // until the source is at its end
 
+	slab     []delivery[T]
 	admitted atomic.Int64
 	outcomes outcomeCounters
 	busy     atomic.Bool // the loop runs
@@ -114,6 +115,7 @@ func (n *sourceNode[T]) check() error            { return nil }
 func (n *sourceNode[T]) open()                   { n.busy.Store(true) }
 func (n *sourceNode[T]) start()                  { n.p.spawn(n.drive) }
 func (n *sourceNode[T]) drain()                  {}
+func (n *sourceNode[T]) halt()                   {}
 func (n *sourceNode[T]) sweep()                  {}
 
 func (n *sourceNode[T]) abandon() []AbandonedHandler {
@@ -181,22 +183,31 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // admit makes an item of a delivery.
 func (n *sourceNode[T]) admit(in Delivery[T]) item[T] {
-	it := n.item(in.Value, n.p.now())
-	d := it.t.scope.owner.(*delivery[T])
+	d := &delivery[T]{settle: in.Settle}
 	d.ticket.key = in.Key
-	d.settle = in.Settle
-	return it
+	return n.item(d, in.Value, n.p.now())
 }
 
 // emit sends a value of a source without keys and settlement on its way.
-func (n *sourceNode[T]) emit(v T, at time.Duration) { n.out.pass(n.item(v, at)) }
+// Only the source's own goroutine calls it.
+func (n *sourceNode[T]) emit(v T, at time.Duration) {
+	if len(n.slab) == 0 {
+		n.slab = make([]delivery[T], deliverySlab)
+	}
+	d := &n.slab[0]
+	n.slab = n.slab[1:]
+	n.out.pass(n.item(d, v, at))
+}
 
-func (n *sourceNode[T]) item(v T, at time.Duration) item[T] {
+// deliverySlab is how many deliveries a source makes room for at once. One that
+// waits long keeps that many alive.
+const deliverySlab = 16
+
+func (n *sourceNode[T]) item(d *delivery[T], v T, at time.Duration) item[T] {
 	n.admitted.Add(1)
-	d := &delivery[T]{src: n, value: v}
+	d.src, d.value = n, v
 	d.scope.open.Store(1)
 	d.scope.admitted = at
-	d.scope.hold = n.hold
 	d.scope.owner = d
 	d.ticket.scope = &d.scope
 	return item[T]{v, &d.ticket}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -60,11 +59,11 @@ type stageCore struct {
 	opt       options
 	policy    RetryPolicy
 	workers   int
+	plain     bool // no limit on attempts
 
 	slots       chan struct{} // full: nobody may take another item
 	inputClosed atomic.Bool
-	done        chan struct{} // closed when no item is left and none will come
-	finish      sync.Once
+	done        atomic.Bool  // no item is left and none will come
 	running     atomic.Int32 // worker goroutines
 	gate        atomic.Pointer[chan struct{}]
 
@@ -97,7 +96,7 @@ func newStage[A, B any](in Stream[A], kind, name string, fn func(context.Context
 		stageCore: stageCore{
 			p: p, name: name, kind: kind, namespace: o.namespace, opt: o, policy: policy,
 			workers: min(o.workers, policy.Slots),
-			done:    make(chan struct{}),
+			plain:   o.timeout == 0 && o.limiter == nil,
 		},
 		from: in.out.from,
 		fn:   fn,
@@ -175,15 +174,18 @@ func (s *stage[A, B]) start() {
 // one, the stage is done: an item inside would hold a slot.
 func (s *stage[A, B]) release() {
 	<-s.slots
-	if s.inputClosed.Load() && len(s.slots) == 0 {
-		s.finish.Do(func() {
-			for _, j := range s.lane.shut() { // an item injected at this moment
-				s.returned(j.item, 0, ErrShutdown)
-			}
-			close(s.done)
-		})
+	if s.inputClosed.Load() && len(s.slots) == 0 && s.done.CompareAndSwap(false, true) {
+		for _, j := range s.lane.shut() { // injected at this moment
+			s.returned(j.item, 0, ErrShutdown)
+		}
+		s.lane.wake()
 	}
 }
+
+func (s *stageCore) isDone() bool { return s.done.Load() }
+
+// halt tells workers that wait of a hard stop.
+func (s *stage[A, B]) halt() { s.lane.wake() }
 
 func (s *stage[A, B]) returned(it item[A], delay time.Duration, err error) {
 	it.t.settle(verdict{outcome: Returned, delay: delay, err: err})
@@ -250,8 +252,8 @@ func (s *stage[A, B]) abandon() []AbandonedHandler {
 	var names []AbandonedHandler
 	for _, w := range s.crew {
 		if a := w.current.Load(); a != nil {
-			names = append(names, AbandonedHandler{Stage: s.name, Key: a.key, Attempt: a.number})
-			a.scope.force(verdict{outcome: Returned, err: ErrDrainTimeout})
+			names = append(names, AbandonedHandler{Stage: s.name, Key: a.ticket.key, Attempt: a.number})
+			a.ticket.scope.force(verdict{outcome: Returned, err: ErrDrainTimeout})
 		}
 	}
 	return names
@@ -308,8 +310,8 @@ func (s *stage[A, B]) stats() StageStats {
 		st.Runs += w.runs.Load()
 		if a := w.current.Load(); a != nil {
 			st.Running++
-			if !found || a.scope.admitted < oldest {
-				oldest, found = a.scope.admitted, true
+			if !found || a.ticket.scope.admitted < oldest {
+				oldest, found = a.ticket.scope.admitted, true
 			}
 		}
 	}

@@ -13,8 +13,7 @@ import (
 // that run and never changed, so that a handler may keep it.
 type attempt struct {
 	stage  *stageCore
-	scope  *scope
-	key    string
+	ticket *ticket // never written to behind a stage, see traits.shared
 	number int
 }
 
@@ -35,7 +34,7 @@ func (a *attempt) Value(key any) any {
 func (a *attempt) info() Info {
 	return Info{
 		Pipeline: a.stage.p.name, Stage: a.stage.name, Namespace: a.stage.namespace,
-		Key: a.key, Attempt: a.number,
+		Key: a.ticket.key, Attempt: a.number,
 	}
 }
 
@@ -53,10 +52,10 @@ type worker[A, B any] struct {
 	current atomic.Pointer[attempt] // nil while it has no item
 	runs    atomic.Int64
 
-	holding bool // a slot, without an item
-	hand    job[A]
-	running bool // the handler is
-	open    bool // the item in hand is not over
+	holding bool   // a slot, without an item
+	hand    job[A] // the item that it runs
+	running bool   // the handler is
+	open    bool   // the item in hand is not over
 	slab    []attempt
 
 	_ [64]byte // its counters are not another worker's cache line
@@ -91,30 +90,27 @@ func (w *worker[A, B]) leave() {
 }
 
 func (w *worker[A, B]) loop() {
-	for {
-		j, ok := w.next()
-		if !ok {
-			return
-		}
-		if gate := w.s.gate.Load(); gate != nil && !w.wait(j, *gate) {
+	for w.next() {
+		if gate := w.s.gate.Load(); gate != nil && !w.wait(*gate) {
 			continue
 		}
-		w.run(j)
+		w.run()
 	}
 }
 
-// next returns the next item: due ones first, then the buffer's. It tries
-// without waiting before it waits, which is what a busy stage needs.
-func (w *worker[A, B]) next() (job[A], bool) {
+// next takes the next item into the worker's hand: due ones first, then the
+// buffer's. It tries without waiting before it waits, which is what a busy stage
+// needs. It returns false when there is nothing more to do.
+func (w *worker[A, B]) next() bool {
 	s := w.s
 	if s.p.hard.Load() {
-		return job[A]{}, false
+		return false
 	}
 	if s.lane.parked.Load() > 0 {
 		select {
 		case <-s.lane.ready:
-			if j, ok := w.due(); ok {
-				return j, true
+			if w.due() {
+				return true
 			}
 		default:
 		}
@@ -123,7 +119,8 @@ func (w *worker[A, B]) next() (job[A], bool) {
 		select {
 		case it, ok := <-s.in.ch:
 			if ok {
-				return job[A]{item: it}, true
+				w.hand.item, w.hand.retry = it, nil
+				return true
 			}
 			w.inputEnded()
 		default:
@@ -132,40 +129,55 @@ func (w *worker[A, B]) next() (job[A], bool) {
 	return w.nextSlow()
 }
 
-func (w *worker[A, B]) nextSlow() (job[A], bool) {
+// nextSlow waits on two channels, no more: what a waiting worker costs grows with
+// their number. So the lane's token also says that the stage is done or the
+// pipeline stopped; who finds that it does passes it on to the next worker.
+func (w *worker[A, B]) nextSlow() bool {
 	s := w.s
 	w.current.Store(nil)
+	w.hand = job[A]{}
 	for {
-		// Channels that are nil in the select are not asked.
-		var in <-chan item[A]
-		var slots chan<- struct{}
-		var work <-chan job[A]
+		if s.p.hard.Load() || s.isDone() {
+			s.lane.wake()
+			return false
+		}
 		switch {
 		case s.seq != nil:
-			work = s.seq.work
+			select {
+			case w.hand = <-s.seq.work:
+				return true
+			case <-s.lane.ready:
+				if w.due() {
+					return true
+				}
+			}
 		case w.holding:
-			in = s.in.ch
-		case !s.inputClosed.Load():
-			slots = s.slots
-		}
-		select {
-		case it, ok := <-in:
-			if ok {
-				return job[A]{item: it}, true
+			select {
+			case it, ok := <-s.in.ch:
+				if ok {
+					w.hand.item = it
+					return true
+				}
+				w.inputEnded()
+			case <-s.lane.ready:
+				if w.due() {
+					return true
+				}
 			}
-			w.inputEnded()
-		case slots <- struct{}{}:
-			w.holding = true
-		case j := <-work:
-			return j, true
-		case <-s.lane.ready:
-			if j, ok := w.due(); ok {
-				return j, true
+		case s.inputClosed.Load():
+			<-s.lane.ready
+			if w.due() {
+				return true
 			}
-		case <-s.done:
-			return job[A]{}, false
-		case <-s.p.handlers.Done():
-			return job[A]{}, false
+		default:
+			select {
+			case s.slots <- struct{}{}:
+				w.holding = true
+			case <-s.lane.ready:
+				if w.due() {
+					return true
+				}
+			}
 		}
 	}
 }
@@ -176,26 +188,31 @@ func (w *worker[A, B]) inputEnded() {
 	w.s.release()
 }
 
-// due takes the first due item, which brings its own slot.
-func (w *worker[A, B]) due() (job[A], bool) {
+// due takes the first due item into the worker's hand. It brings its own slot.
+// The caller has the lane's token.
+func (w *worker[A, B]) due() bool {
 	j, ok := w.s.lane.take()
-	if ok && w.holding {
+	if !ok {
+		return false
+	}
+	w.hand = j
+	if w.holding {
 		w.holding = false
 		<-w.s.slots // not the last one: j has one
 	}
-	return j, ok
+	return true
 }
 
-// wait keeps j while the stage is paused. It returns false when the pipeline
-// drained instead, and j is returned.
-func (w *worker[A, B]) wait(j job[A], gate chan struct{}) bool {
+// wait keeps the item in hand while the stage is paused. It returns false when
+// the pipeline drained instead, and the item is returned.
+func (w *worker[A, B]) wait(gate chan struct{}) bool {
 	select {
 	case <-gate:
 		return true
 	case <-w.s.p.draining:
 	}
-	w.s.returned(j.item, 0, w.s.leftover(j))
-	w.over(j, true)
+	w.s.returned(w.hand.item, 0, w.s.leftover(w.hand))
+	w.over(w.hand, true)
 	return false
 }
 
@@ -213,32 +230,37 @@ func (w *worker[A, B]) over(j job[A], returned bool) {
 	}
 }
 
-func (w *worker[A, B]) run(j job[A]) {
+func (w *worker[A, B]) run() {
 	if len(w.slab) == 0 {
 		w.slab = make([]attempt, attemptSlab)
 	}
 	s := w.s
+	t := w.hand.t
 	a := &w.slab[0]
 	w.slab = w.slab[1:]
-	*a = attempt{stage: &s.stageCore, scope: j.t.scope, key: j.t.key, number: j.attempts() + 1}
+	a.stage, a.ticket, a.number = &s.stageCore, t, w.hand.attempts()+1
 	w.current.Store(a)
-	w.hand = j
 	w.holding = false
 	w.running, w.open = true, true
 	w.runs.Add(1)
 	var v B
 	var err error
-	if s.opt.timeout == 0 && s.opt.limiter == nil {
-		v, err = s.fn(a, j.v)
+	if s.plain {
+		v, err = s.fn(a, w.hand.v)
 	} else {
-		v, err = w.runLimited(a, j.v)
+		v, err = w.runLimited(a, w.hand.v)
 	}
 	w.running = false
-	if err != nil {
-		w.fail(j, err)
-		return
+	switch {
+	case err != nil:
+		w.fail(w.hand, err)
+	case s.opt.ordered:
+		w.open = false
+		s.seq.put(w.hand.retry.seq, emission[B]{full: true, emit: true, item: item[B]{v, t}})
+	default:
+		s.out.pass(item[B]{v, t})
+		w.over(w.hand, false)
 	}
-	w.emit(j, v)
 }
 
 func (w *worker[A, B]) runLimited(a *attempt, in A) (v B, err error) {
@@ -258,18 +280,6 @@ func (w *worker[A, B]) runLimited(a *attempt, in A) (v B, err error) {
 		err = fmt.Errorf("%w: %w", ErrAttemptTimeout, err)
 	}
 	return v, err
-}
-
-func (w *worker[A, B]) emit(j job[A], v B) {
-	s := w.s
-	out := item[B]{v, j.t}
-	if s.opt.ordered {
-		w.open = false
-		s.seq.put(j.retry.seq, emission[B]{full: true, emit: true, item: out})
-		return
-	}
-	s.out.pass(out)
-	w.over(j, false)
 }
 
 // crashed is called in place of what a panic (r) or a Goexit (nil) left undone.
@@ -365,7 +375,7 @@ func (w *worker[A, B]) park(j job[A], delay time.Duration, kind EventKind) {
 		w.giveUp(j, ReasonExpired, err)
 		return
 	}
-	if hold := j.t.scope.hold; hold > 0 && delay > hold-age {
+	if hold := j.t.scope.owner.holdLimit(); hold > 0 && delay > hold-age {
 		s.returned(j.item, delay, last)
 		w.over(j, true)
 		return

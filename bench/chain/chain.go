@@ -1,0 +1,131 @@
+// Package chain compares pipelines of Oncepipe with what one would write by
+// hand on bare channels: the same work, the same number of items, the same
+// number of goroutines and channels.
+package chain
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/oncepipe/oncepipe"
+	"github.com/oncepipe/oncepipe/bench/internal/ratio"
+)
+
+// buffer is the size of every channel.
+const buffer = 64
+
+// order is the item: its key comes with it, as from a broker.
+type order struct {
+	id string
+	n  int
+}
+
+func id(o order) string { return o.id }
+
+func work(_ context.Context, o order) (order, error) {
+	o.n++
+	return o, nil
+}
+
+func plain(o order) order {
+	o.n++
+	return o
+}
+
+// ids are made beforehand, so that making them is not measured; they are few, so
+// that the collector's work is that for the pipelines.
+var ids = func() (ids [1024]string) {
+	for i := range ids {
+		ids[i] = "order-" + strconv.Itoa(i)
+	}
+	return ids
+}()
+
+func produce(n int) <-chan order {
+	ch := make(chan order, buffer)
+	go func() {
+		defer close(ch)
+		for i := range n {
+			ch <- order{id: ids[i%len(ids)]}
+		}
+	}()
+	return ch
+}
+
+// raw is a chain of stages on bare channels. Its consumer stands for the
+// settlement.
+func raw(items int, stages, workers int) {
+	in := produce(items)
+	ctx := context.Background()
+	for range stages {
+		out := make(chan order, buffer)
+		from := in
+		var wg sync.WaitGroup
+		for range workers {
+			wg.Go(func() {
+				for o := range from {
+					if o, err := work(ctx, o); err == nil {
+						out <- o
+					}
+				}
+			})
+		}
+		go func() {
+			wg.Wait()
+			close(out)
+		}()
+		in = out
+	}
+	n := 0
+	for range in {
+		n++
+	}
+	if n != items {
+		panic(fmt.Sprintf("%d of %d", n, items))
+	}
+}
+
+// pipeline is a chain of stages with keys, settlement and retry. Its source is a
+// goroutine that reads a channel, so that there are as many hops as in raw.
+func pipeline(items int, maps, stages, workers int) {
+	p := oncepipe.New("bench", oncepipe.Config{})
+	s := oncepipe.KeyBy(oncepipe.FromChan(p, "orders", produce(items)), id)
+	for range maps {
+		s = oncepipe.Map(s, plain)
+	}
+	for i := range stages {
+		s = oncepipe.Stage(s, "stage"+strconv.Itoa(i), work,
+			oncepipe.Workers(workers),
+			oncepipe.Buffer(oncepipe.Fixed(buffer)),
+			oncepipe.Retry(oncepipe.RetryPolicy{MaxAttempts: 8}))
+	}
+	oncepipe.Discard(s)
+	if err := p.Run(context.Background()); err != nil {
+		panic(err)
+	}
+	if st := p.Stats(); st.Done != int64(items) || !st.Conserved() {
+		panic(fmt.Sprintf("%+v", st))
+	}
+}
+
+// Report measures the ratios that README.md promises.
+func Report() ([]ratio.Row, error) {
+	const items, rounds = 200_000, 15
+	t := ratio.Rounds(rounds,
+		func() { raw(items, 3, 1) },
+		func() { pipeline(items, 0, 3, 1) },
+		func() { raw(items, 3, 4) },
+		func() { pipeline(items, 0, 3, 4) },
+		func() { pipeline(items, 3, 1, 1) },
+		func() { pipeline(items, 0, 1, 1) },
+	)
+	raw1, once1, raw4, once4, inline, single := t[0], t[1], t[2], t[3], t[4], t[5]
+	return []ratio.Row{
+		ratio.AtMost("chain3/1 worker", once1.Over(raw1), 1.7),
+		ratio.AtMost("chain3/4 workers", once4.Over(raw4), 2.1),
+		ratio.AtMost("inline over raw chain3", inline.Over(raw1), 1.0),
+		ratio.AtMost("inline over chain1", inline.Over(single), 1.15),
+	}, nil
+}
