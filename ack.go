@@ -28,28 +28,36 @@ type ack struct {
 // that can't take acks for a moment holds no worker. When too many wait, the
 // settling goroutines wait with them.
 type acker struct {
-	p     *Pipeline
-	queue chan ack
-	ended chan struct{}
-	lost  []error // read after ended
+	p       *Pipeline
+	queue   chan ack
+	closing chan struct{}
+	ended   chan struct{}
+	lost    []error // read after ended
 }
 
 func newAcker(p *Pipeline) *acker {
-	return &acker{p: p, queue: make(chan ack, ackQueue), ended: make(chan struct{})}
+	return &acker{p: p, queue: make(chan ack, ackQueue), closing: make(chan struct{}), ended: make(chan struct{})}
 }
 
 func (a *acker) settle(k ack) {
 	if a.try(&k) {
 		return
 	}
-	a.queue <- k
+	select {
+	case a.queue <- k:
+	case <-a.ended: // Run did not wait for the caller
+	}
 }
 
 func (a *acker) try(k *ack) bool {
 	k.tries++
-	ctx, cancel := context.WithTimeout(a.p.settleCtx, a.p.cfg.SettleTimeout)
+	base := a.p.settleCtx
+	if base.Err() != nil { // Run did not wait for the caller
+		base = context.WithoutCancel(base)
+	}
+	ctx, cancel := context.WithTimeout(base, a.p.cfg.SettleTimeout)
 	defer cancel()
-	err := protect(func() error { return k.fn(ctx, k.s) })
+	err := isolate(func() error { return k.fn(ctx, k.s) })
 	if err == nil {
 		return true
 	}
@@ -63,7 +71,7 @@ func (a *acker) try(k *ack) bool {
 	return true
 }
 
-// run ends when queue is closed and nothing waits.
+// run ends when closing is closed and nothing waits.
 func (a *acker) run() {
 	defer close(a.ended)
 	timer := time.NewTimer(0)
@@ -71,23 +79,27 @@ func (a *acker) run() {
 	defer timer.Stop()
 	var waiting []ack
 	delay := ackMinDelay
-	queue := a.queue
-	for queue != nil || len(waiting) > 0 {
-		in := queue
+	add := func(k ack) {
+		if len(waiting) == 0 {
+			delay = ackMinDelay
+			timer.Reset(delay)
+		}
+		waiting = append(waiting, k)
+	}
+	closing := a.closing
+	for closing != nil || len(waiting) > 0 {
+		in := a.queue
 		if len(waiting) >= ackQueue {
 			in = nil
 		}
 		select {
-		case k, ok := <-in:
-			if !ok {
-				queue = nil
-				continue
+		case k := <-in:
+			add(k)
+		case <-closing:
+			closing = nil
+			for k := range queued(a.queue) {
+				add(k)
 			}
-			if len(waiting) == 0 {
-				delay = ackMinDelay
-				timer.Reset(delay)
-			}
-			waiting = append(waiting, k)
 		case <-timer.C:
 			kept := waiting[:0]
 			for i := range waiting {
@@ -103,6 +115,23 @@ func (a *acker) run() {
 			}
 		}
 	}
+}
+
+// isolate calls fn in a goroutine of its own: neither its panic nor its Goexit,
+// which is what t.FailNow does, unwinds the caller. They are returned as errors.
+func isolate(fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		err := ErrGoexit
+		defer func() {
+			if r := recover(); r != nil {
+				err = &PanicError{Value: r, Stack: debug.Stack()}
+			}
+			done <- err
+		}()
+		err = fn()
+	}()
+	return <-done
 }
 
 // protect calls fn and returns its panic as a PanicError.

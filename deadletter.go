@@ -38,14 +38,14 @@ const (
 func permanentReason(err error) Reason {
 	var pe *PanicError
 	switch {
+	case errors.Is(err, ErrUnknownOutcome): // whatever it was that left it unknown
+		return ReasonUnknown
 	case errors.As(err, &pe), errors.Is(err, ErrGoexit):
 		return ReasonPanic
 	case errors.Is(err, ErrNoKey):
 		return ReasonNoKey
 	case errors.Is(err, ErrMismatch):
 		return ReasonMismatch
-	case errors.Is(err, ErrUnknownOutcome):
-		return ReasonUnknown
 	case errors.Is(err, ErrMaxTakeovers):
 		return ReasonTakeovers
 	default:
@@ -56,6 +56,9 @@ func permanentReason(err error) Reason {
 // bury writes the dead letter of an item of a delivery. Only when it is written is the item Dead;
 // otherwise its source keeps it.
 func (p *Pipeline) bury(l DeadLetter) verdict {
+	if p.state.Load() == stateEnded { // of a handler that Run did not wait for
+		return verdict{outcome: Returned, err: l.Err}
+	}
 	l.Pipeline = p.name
 	p.event(Event{Kind: EventDead, Stage: l.Stage, Key: l.Key, Attempt: l.Attempts, Reason: l.Reason, Err: l.Err})
 	log := p.log.With("stage", l.Stage, "key", l.Key, "attempts", l.Attempts, "reason", string(l.Reason), "error", l.Err)
@@ -65,7 +68,7 @@ func (p *Pipeline) bury(l DeadLetter) verdict {
 	}
 	ctx, cancel := context.WithTimeout(p.settleCtx, p.cfg.SettleTimeout)
 	defer cancel()
-	if err := protect(func() error { return p.cfg.DeadLetters(ctx, l) }); err != nil {
+	if err := isolate(func() error { return p.cfg.DeadLetters(ctx, l) }); err != nil {
 		log.Error("oncepipe: dead letter not written; item returned to its source", "cause", err)
 		return verdict{outcome: Returned, given: true, err: fmt.Errorf("dead letter not written: %w; given up because of: %w", err, l.Err)}
 	}

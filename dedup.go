@@ -105,10 +105,11 @@ type dedupShard[T any] struct {
 // entry is a key in flight. It owns the scope that settles it.
 type entry[T any] struct {
 	d           *dedup[T]
+	key         string
 	hash        uint64
 	next        *entry[T] // same hash
 	fingerprint string
-	ticket      ticket
+	ticket      ticket // of the item that it lets through; operators may relabel it
 	scope       scope
 	parent      *ticket // of the copy that runs
 	joined      []*copied[T]
@@ -163,7 +164,7 @@ func (d *dedup[T]) shard(hash uint64) *dedupShard[T] { return &d.shards[hash%ded
 
 func (s *dedupShard[T]) find(hash uint64, key string) *entry[T] {
 	for e := s.m[hash]; e != nil; e = e.next {
-		if e.ticket.key == key {
+		if e.key == key {
 			return e
 		}
 	}
@@ -253,7 +254,7 @@ func (d *dedup[T]) enter(it item[T], hash uint64, key, fp string) (*entry[T], me
 	case GuardMismatch:
 		return nil, metMismatch
 	}
-	e := &entry[T]{d: d, hash: hash, fingerprint: fp, ticket: ticket{key: key, partition: it.t.partition}}
+	e := &entry[T]{d: d, key: key, hash: hash, fingerprint: fp, ticket: ticket{key: key, partition: it.t.partition}}
 	e.ticket.scope = &e.scope
 	e.lead(it.t)
 	sh.insert(e)
@@ -302,7 +303,10 @@ func (e *entry[T]) settled(v verdict) {
 	joined := e.joined
 	if lost && len(joined) > 0 {
 		heir := joined[0]
-		next := &entry[T]{d: d, hash: e.hash, fingerprint: e.fingerprint, ticket: e.ticket, joined: joined[1:]}
+		next := &entry[T]{
+			d: d, key: e.key, hash: e.hash, fingerprint: e.fingerprint, joined: joined[1:],
+			ticket: ticket{key: e.key, partition: heir.it.t.partition},
+		}
 		next.ticket.scope = &next.scope
 		admitted := e.scope.admitted
 		next.lead(heir.it.t)
@@ -313,10 +317,11 @@ func (e *entry[T]) settled(v verdict) {
 		sh.remove(e)
 		sh.insert(next)
 		d.unlist(heir)
+		e.joined = nil // whoever finds heir here must not take it for one that waits
 		sh.mu.Unlock()
 		parent.settle(v)
 		d.tookOver.Add(1)
-		d.p.event(Event{Kind: EventTakeover, Stage: d.name, Key: e.ticket.key})
+		d.p.event(Event{Kind: EventTakeover, Stage: d.name, Key: e.key})
 		d.mu.Lock()
 		d.takeover = append(d.takeover, item[T]{heir.it.v, &next.ticket})
 		d.mu.Unlock()
@@ -325,8 +330,8 @@ func (e *entry[T]) settled(v verdict) {
 	}
 	if complete {
 		// A guard of the user's that panics must not take the lock with it.
-		if err := protect(func() error { d.guard.Add(e.ticket.key, e.fingerprint); return nil }); err != nil {
-			d.p.log.Error("oncepipe: guard", "dedup", d.name, "key", e.ticket.key, "error", err)
+		if err := protect(func() error { d.guard.Add(e.key, e.fingerprint); return nil }); err != nil {
+			d.p.log.Error("oncepipe: guard", "dedup", d.name, "key", e.key, "error", err)
 		}
 	}
 	sh.remove(e)
@@ -385,8 +390,8 @@ func (d *dedup[T]) tend() {
 		case <-d.wake:
 		case <-timer.C:
 		case <-d.p.stopped():
+			// Somebody may still emit, so that the output is not closed.
 			ended = true
-			d.out.next.close()
 			return
 		}
 		for {
@@ -394,12 +399,12 @@ func (d *dedup[T]) tend() {
 			if !ok {
 				break
 			}
+			d.joinedN.Add(-1)
 			if d.p.isDraining() {
 				it.t.settle(verdict{outcome: Returned, err: ErrShutdown})
 			} else {
 				d.out.pass(it)
 			}
-			d.joinedN.Add(-1)
 		}
 		if next, any := d.expire(); any {
 			timer.Reset(next)

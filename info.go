@@ -11,16 +11,23 @@ type Info struct {
 	Pipeline  string
 	Stage     string
 	Namespace string // of the stage's records: the pipeline's name, or what the Namespace option says
+	Step      string // inside Once: the step's name
 	Key       string
-	Attempt   int  // 1 for the first run in this stage
-	Takeover  bool // an earlier owner of the key may have begun; see Once
+	Attempt   int  // 1 for the first run in this stage; inside Once, runs by earlier deliveries and other processes count
+	Takeover  bool // inside Once: an owner of the key has vanished, who may have begun
 }
 
 // Token returns a stable token for a third party that takes idempotency keys:
 // the same for every attempt and redelivery of this key at this stage, and
-// different for other stages and keys.
+// different for other stages and keys. Inside Once it is that of the record, by
+// namespace, step and key: two steps of a handler have two tokens, and to rename
+// the stage changes nothing.
 func (i Info) Token() string {
-	sum := sha256.Sum256([]byte(Key(i.Namespace, i.Stage, i.Key)))
+	name := Key(i.Namespace, i.Stage, i.Key)
+	if i.Step != "" {
+		name = Key("step", i.Namespace, i.Step, i.Key)
+	}
+	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:16])
 }
 
@@ -60,7 +67,7 @@ func StepID(ctx context.Context, step string) (RecordID, error) {
 	if !ok || info.Key == "" {
 		return RecordID{}, ErrNoKey
 	}
-	ns := step
+	ns := Key(step) // escaped: a step "a/b" here is not the step "b" of pipeline "a"
 	if info.Namespace != "" {
 		ns = Key(info.Namespace, step)
 	}

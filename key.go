@@ -2,7 +2,6 @@ package oncepipe
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding"
 	"encoding/hex"
@@ -335,9 +334,7 @@ func (r *jsonReader) container(kind byte) error {
 }
 
 func (r *jsonReader) sortNames(names []int) error {
-	slices.SortFunc(names, func(a, b int) int {
-		return cmp.Or(bytes.Compare(r.textOf(a), r.textOf(b)), a-b)
-	})
+	slices.SortFunc(names, func(a, b int) int { return bytes.Compare(r.textOf(a), r.textOf(b)) })
 	for i := 1; i < len(names); i++ {
 		if bytes.Equal(r.textOf(names[i-1]), r.textOf(names[i])) {
 			r.path = append(r.path, ^names[i])

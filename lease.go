@@ -56,12 +56,14 @@ func holdLease(ctx context.Context, st Store, req ClaimRequest, sent time.Time) 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.beat = time.AfterFunc(req.Lease/leaseBeats, h.renew)
-	h.watchdog = time.AfterFunc(h.untilLost(sent), func() { h.cancel(ErrLeaseLost) })
+	h.watchdog = time.AfterFunc(leaseLeft(h.ext.Lease, sent), func() { h.cancel(ErrLeaseLost) })
 	return h
 }
 
-func (h *leaseHold) untilLost(sent time.Time) time.Duration {
-	return time.Until(sent.Add(h.ext.Lease - h.ext.Lease/watchdogParts))
+// leaseLeft is how long something may go on under a lease that was asked for at
+// sent.
+func leaseLeft(lease time.Duration, sent time.Time) time.Duration {
+	return time.Until(sent.Add(lease - lease/watchdogParts))
 }
 
 func (h *leaseHold) renew() {
@@ -90,7 +92,7 @@ func (h *leaseHold) renew() {
 		h.cancel(ErrLeaseLost)
 	default:
 		h.beat.Reset(h.ext.Lease / leaseBeats)
-		h.watchdog.Reset(h.untilLost(sent))
+		h.watchdog.Reset(leaseLeft(h.ext.Lease, sent))
 	}
 }
 

@@ -60,7 +60,7 @@ func (p *Pipeline) event(e Event) {
 	}
 	e.Pipeline = p.name
 	for _, o := range p.cfg.Observers {
-		if err := protect(func() error { o(e); return nil }); err != nil {
+		if err := isolate(func() error { o(e); return nil }); err != nil {
 			p.log.Error("oncepipe: observer", "event", e.Kind.String(), "error", err)
 		}
 	}

@@ -20,8 +20,10 @@ type OnceConfig[A, B any] struct {
 	// AtMostOnce makes the function never run again when it may have acted: after
 	// any error but NotApplied and Snooze, a panic, a time-out, or a process that
 	// died while it ran. What then became of the effect is asked of Resolve; without
-	// it the item is a dead letter with reason unknown. By default the function is
-	// run again (at least once), with Info.Takeover set when another process had begun.
+	// it the item is a dead letter with reason unknown. (After a Goexit there is
+	// nobody to ask: Resolve is called when the item comes again.) A panic becomes a
+	// *PanicError. By default the function is run again (at least once), with
+	// Info.Takeover set when another process had begun.
 	AtMostOnce bool
 
 	// Resolve finds out whether the effect for v happened, and what its result
@@ -146,10 +148,13 @@ func (o *once[A, B]) try(ctx context.Context, id RecordID, v A) (b B, again bool
 	}
 	sent := time.Now()
 	answers, err := repeated(ctx, claimTries, func() ([]ClaimAnswer, error) {
+		ctx, cancel := context.WithTimeout(ctx, o.cfg.Lease/claimTries)
+		defer cancel()
 		sent = time.Now()
 		return o.st.Claim(ctx, []ClaimRequest{req})
 	})
 	if err != nil {
+		o.unclaim(ctx, req) // the answer may have been yes
 		return b, false, fmt.Errorf("once %s: claim: %w", o.step, err)
 	}
 	ans := answers[0]
@@ -157,8 +162,9 @@ func (o *once[A, B]) try(ctx context.Context, id RecordID, v A) (b B, again bool
 	case ClaimAcquired:
 		return o.own(ctx, req, ans, sent, v)
 	case ClaimCompleted:
-		Replayed(ctx)
-		b, err = o.result(ans.Result, ans.HasResult)
+		if b, err = o.result(ans.Result, ans.HasResult); err == nil {
+			Replayed(ctx)
+		}
 		return b, false, err
 	case ClaimBusy, ClaimWaiting:
 		// A moment at least, so that a store whose clock is coarse isn't asked in a loop.
@@ -179,11 +185,23 @@ func (o *once[A, B]) result(data []byte, has bool) (b B, err error) {
 	case !has:
 		return b, fmt.Errorf("once %s: %w: none was recorded", o.step, ErrNoResult)
 	}
-	if b, err = o.cfg.Decode(data); err != nil {
+	if err = protect(func() (err error) { b, err = o.cfg.Decode(data); return err }); err != nil {
 		var zero B
-		return zero, fmt.Errorf("once %s: %w: %w", o.step, ErrNoResult, err)
+		return zero, Permanent(fmt.Errorf("once %s: %w: %w", o.step, ErrNoResult, err))
 	}
 	return b, nil
+}
+
+// encode returns what is recorded of a result: nothing when it can't be encoded,
+// since a done effect does not fail for its result.
+func (o *once[A, B]) encode(b B) (data []byte, has bool) {
+	if o.none {
+		return nil, false
+	}
+	if err := protect(func() (err error) { data, err = o.cfg.Encode(b); return err }); err != nil {
+		return nil, false
+	}
+	return data, true
 }
 
 // errNoReturn is the reason in the record of a handler that panicked or called
@@ -193,65 +211,112 @@ var errNoReturn = errors.New("handler did not return")
 // own runs the function under the claim. Whatever way it ends, the claim is
 // completed or released.
 func (o *once[A, B]) own(ctx context.Context, req ClaimRequest, ans ClaimAnswer, sent time.Time, v A) (b B, again bool, err error) {
-	if o.cfg.MaxTakeovers > 0 && ans.Takeovers > o.cfg.MaxTakeovers {
+	if o.cfg.MaxTakeovers > 0 && ans.Takeover && ans.Takeovers > o.cfg.MaxTakeovers {
 		err := fmt.Errorf("once %s: %w (%d times)", o.step, ErrMaxTakeovers, ans.Takeovers)
 		return b, false, o.release(ctx, req, ReleaseRequest{To: ToFailed}, err)
 	}
+	if err := unfit(ctx, req, sent); err != nil {
+		o.unclaim(ctx, req)
+		return b, false, fmt.Errorf("once %s: not begun: %w", o.step, err)
+	}
 	lease := holdLease(ctx, o.st, req, sent)
 	defer lease.end()
-	returned := false
+	acted, settled := false, false
 	defer func() {
-		if !returned { // a panic or Goexit passes through
-			rel := ReleaseRequest{To: ToWaiting}
-			if o.cfg.AtMostOnce {
-				rel.To = ToUnknown
-			}
-			// An error has nowhere to go from here; then the lease runs out instead.
-			_ = o.release(ctx, req, rel, errNoReturn)
+		// A panic or Goexit passes through. An error has nowhere to go from here; then
+		// the lease runs out instead.
+		switch {
+		case settled:
+		case acted: // Encode did not return
+			_ = o.complete(ctx, lease, Completion{RecordID: req.RecordID, Claim: req.Claim})
+		case o.cfg.AtMostOnce:
+			_ = o.release(ctx, req, ReleaseRequest{To: ToUnknown}, errNoReturn)
+		default:
+			_ = o.release(ctx, req, ReleaseRequest{To: ToFailed}, errNoReturn)
 		}
 	}()
-	b, err = o.fn(withTakeover(lease.ctx, ans.Takeover), v)
-	returned = true
+	b, err = o.run(withStep(lease.ctx, o.step, ans), v)
 	if err == nil {
-		return b, false, o.complete(ctx, lease, req, b)
+		acted = true
+		done := Completion{RecordID: req.RecordID, Claim: req.Claim}
+		done.Result, done.HasResult = o.encode(b)
+		settled = true
+		return b, false, o.complete(ctx, lease, done)
 	}
 	if context.Cause(lease.ctx) == ErrLeaseLost && !errors.Is(err, ErrLeaseLost) {
 		err = fmt.Errorf("%w; handler said: %w", ErrLeaseLost, err)
 	}
-	var zero B
-	j := judge(err)
-	rel := ReleaseRequest{To: ToWaiting}
-	switch {
-	case j.kind == markSnooze:
-		rel.Delay, rel.Uncounted = j.delay, true
-	case context.Cause(ctx) == ErrDrainTimeout && !o.cfg.AtMostOnce:
-		rel.Uncounted = true // a shutdown is no attempt
-	case o.cfg.AtMostOnce && j.kind != markNotApplied:
-		rel.To = ToUnknown
-	case j.kind == markPermanent:
-		rel.To = ToFailed
-	}
+	rel := o.releaseOf(ctx, err)
 	err = o.release(ctx, req, rel, err)
+	settled = true
 	if rel.To == ToUnknown && !errors.Is(err, ErrLeaseLost) {
 		return o.resolve(ctx, req.RecordID, v, err)
 	}
+	var zero B
 	return zero, false, err
 }
 
-// complete records that the effect is done, and tries for as long as the lease
-// can be held: to fail now would be to run the function again.
-func (o *once[A, B]) complete(ctx context.Context, lease *leaseHold, req ClaimRequest, b B) error {
-	done := Completion{RecordID: req.RecordID, Claim: req.Claim}
-	if !o.none {
-		if data, err := o.cfg.Encode(b); err == nil { // a done effect does not fail for its result
-			done.Result, done.HasResult = data, true
-		}
+// unfit says why nothing may begin under a claim, if so: ctx has ended, or the
+// store's answer took so long that the lease may be over.
+func unfit(ctx context.Context, req ClaimRequest, sent time.Time) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case leaseLeft(req.Lease, sent) <= 0:
+		return ErrLeaseLost
 	}
-	held, err := repeated(lease.ctx, 0, func() ([]bool, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.cfg.Lease)
+	return nil
+}
+
+// run calls the function. AtMostOnce needs a panic as an error, to ask Resolve.
+func (o *once[A, B]) run(ctx context.Context, v A) (b B, err error) {
+	if o.cfg.AtMostOnce {
+		defer func() {
+			if r := recover(); r != nil {
+				err = crashError(r)
+			}
+		}()
+	}
+	return o.fn(ctx, v)
+}
+
+// releaseOf says what becomes of the claim after an error of the function.
+func (o *once[A, B]) releaseOf(ctx context.Context, err error) ReleaseRequest {
+	j := judge(err)
+	switch {
+	case j.kind == markSnooze:
+		return ReleaseRequest{To: ToWaiting, Delay: j.delay, Uncounted: true}
+	case o.cfg.AtMostOnce && j.kind != markNotApplied:
+		return ReleaseRequest{To: ToUnknown}
+	case context.Cause(ctx) == ErrDrainTimeout:
+		return ReleaseRequest{To: ToWaiting, Uncounted: true} // a shutdown is no attempt
+	case j.kind == markPermanent:
+		return ReleaseRequest{To: ToFailed}
+	default:
+		return ReleaseRequest{To: ToWaiting}
+	}
+}
+
+// complete records that the effect is done, and tries for as long as the lease
+// can be held, and a little longer: to fail now would be to run the function again.
+func (o *once[A, B]) complete(ctx context.Context, lease *leaseHold, done Completion) error {
+	ctx = context.WithoutCancel(ctx)
+	began := time.Now()
+	call := func() ([]bool, error) {
+		if time.Since(began) > o.cfg.Lease {
+			// Renewing works and this does not: it may be the result that the store refuses.
+			done.Result, done.HasResult = nil, false
+		}
+		ctx, cancel := context.WithTimeout(ctx, o.cfg.Lease/claimTries)
 		defer cancel()
 		return o.st.Complete(ctx, []Completion{done})
-	})
+	}
+	held, err := repeated(lease.ctx, 0, call)
+	if err != nil {
+		// A lease that ends now may have done so because a Completion arrived, whose
+		// reply was lost.
+		held, err = repeated(ctx, claimTries, call)
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("once %s: effect done but not recorded: %w: %w", o.step, context.Cause(lease.ctx), err)
@@ -264,18 +329,30 @@ func (o *once[A, B]) complete(ctx context.Context, lease *leaseHold, req ClaimRe
 // release gives the claim back because of err, which it returns. The handler's
 // context may have ended; the release must not.
 func (o *once[A, B]) release(ctx context.Context, req ClaimRequest, rel ReleaseRequest, err error) error {
-	rel.RecordID, rel.Claim, rel.Reason = req.RecordID, req.Claim, strip(err).Error()
+	rel.RecordID, rel.Claim, rel.Reason = req.RecordID, req.Claim, err.Error()
 	ctx = context.WithoutCancel(ctx)
-	_, rerr := repeated(ctx, claimTries, func() ([]bool, error) {
+	held, rerr := repeated(ctx, claimTries, func() ([]bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.cfg.Lease/claimTries)
 		defer cancel()
 		return o.st.Release(ctx, []ReleaseRequest{rel})
 	})
-	if rerr != nil {
-		// The lease will run out instead.
+	switch {
+	case rerr != nil: // the lease will run out instead
 		return &releaseError{err: err, release: rerr}
+	case !held[0] && !errors.Is(err, ErrLeaseLost): // another owner decides what becomes of the key
+		return fmt.Errorf("%w; handler said: %w", ErrLeaseLost, err)
 	}
 	return err
+}
+
+// unclaim gives back a claim under which nothing has begun, if it is one. That
+// it is not known whether it was a takeover does no harm: see withStep.
+func (o *once[A, B]) unclaim(ctx context.Context, req ClaimRequest) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.cfg.Lease/claimTries)
+	defer cancel()
+	_, _ = o.st.Release(ctx, []ReleaseRequest{{
+		RecordID: req.RecordID, Claim: req.Claim, To: ToWaiting, Uncounted: true, Reason: "not begun",
+	}})
 }
 
 // releaseError keeps the marks of err visible: errors.As finds them first.
@@ -287,58 +364,66 @@ func (e *releaseError) Error() string {
 func (e *releaseError) Unwrap() []error { return []error{e.err, e.release} }
 
 // resolve settles an unknown record by asking Resolve. cause is the handler's
-// error, if it just ran.
+// error, if it just ran. again says that the store has to be asked again.
 func (o *once[A, B]) resolve(ctx context.Context, id RecordID, v A, cause error) (b B, again bool, err error) {
-	unknown := fmt.Errorf("once %s: %w", o.step, ErrUnknownOutcome)
-	if cause != nil {
-		unknown = fmt.Errorf("%w: %w", unknown, strip(cause))
-	}
+	var zero B
 	if o.cfg.Resolve == nil {
-		return b, false, unknown
+		unknown := fmt.Errorf("once %s: %w", o.step, ErrUnknownOutcome)
+		if cause != nil {
+			unknown = fmt.Errorf("%w: %w", unknown, strip(cause))
+		}
+		return zero, false, Permanent(unknown) // whatever cause says
 	}
 	b, happened, err := o.cfg.Resolve(ctx, v)
 	if err != nil {
-		var zero B
 		return zero, false, fmt.Errorf("once %s: resolve: %w", o.step, err)
 	}
 	res := Resolution{RecordID: id, To: StateWaiting}
-	if happened {
+	switch {
+	case happened:
 		res.To = StateCompleted
-		if !o.none {
-			if data, err := o.cfg.Encode(b); err == nil {
-				res.Result, res.HasResult = data, true
-			}
-		}
+		res.Result, res.HasResult = o.encode(b)
+	case cause != nil && IsPermanent(cause):
+		res.To = StateFailed
 	}
-	if _, err := repeated(ctx, claimTries, func() ([]bool, error) {
+	done, err := repeated(ctx, claimTries, func() ([]bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, o.cfg.Lease/claimTries)
+		defer cancel()
 		return o.st.Resolve(ctx, []Resolution{res})
-	}); err != nil {
-		var zero B
+	})
+	switch {
+	case err != nil:
 		return zero, false, fmt.Errorf("once %s: resolve: %w", o.step, err)
+	case !happened && cause != nil:
+		return zero, false, cause // the stage decides whether and when it runs again
+	case !happened || !done[0]: // not done: it is no longer unknown, or not yet
+		return zero, true, nil
 	}
-	if !happened && cause != nil {
-		var zero B
-		return zero, false, strip(cause) // the stage's backoff decides when it runs again
-	}
-	return b, !happened, nil
+	return b, false, nil
 }
 
-// withTakeover makes InfoFrom say that another owner may have begun.
-func withTakeover(ctx context.Context, takeover bool) context.Context {
-	if !takeover {
-		return ctx
-	}
+// withStep tells InfoFrom of the step and what the store knows of its record. A
+// takeover is remembered until the key is complete: who ran since may not have
+// looked.
+func withStep(ctx context.Context, step string, ans ClaimAnswer) context.Context {
 	c, ok := ctx.Value(infoKey{}).(infoCarrier)
 	if !ok {
 		return ctx
 	}
-	return context.WithValue(ctx, infoKey{}, takenOver{c})
+	return context.WithValue(ctx, infoKey{}, &stepInfo{c, step, ans.Attempt, ans.Takeovers > 0})
 }
 
-type takenOver struct{ infoCarrier }
+type stepInfo struct {
+	infoCarrier
+	step     string
+	attempt  int
+	takeover bool
+}
 
-func (t takenOver) info() Info {
-	i := t.infoCarrier.info()
-	i.Takeover = true
+func (s *stepInfo) info() Info {
+	i := s.infoCarrier.info()
+	i.Step = s.step
+	i.Attempt = max(i.Attempt, s.attempt)
+	i.Takeover = i.Takeover || s.takeover
 	return i
 }

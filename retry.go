@@ -72,6 +72,18 @@ func (r RetryPolicy) withDefaults() RetryPolicy {
 	return r
 }
 
+// nextDelay asks the item's backoff. The error is its panic or Goexit.
+func (r RetryPolicy) nextDelay(st *retryState) (delay time.Duration, err error) {
+	err = isolate(func() error {
+		if st.backoff == nil {
+			st.backoff = r.Backoff()
+		}
+		delay = st.backoff.NextBackOff()
+		return nil
+	})
+	return delay, err
+}
+
 func defaultBackoff() backoff.BackOff {
 	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond),

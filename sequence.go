@@ -1,6 +1,11 @@
 package oncepipe
 
-import "sync"
+import (
+	"errors"
+	"sync"
+)
+
+var errPredecessor = errors.New("oncepipe: an item before it in its partition was returned")
 
 // sequencer stands in front of the workers of an Ordered or PerPartition stage:
 // one goroutine reads the input, so that there is an order to keep. Every item
@@ -136,7 +141,11 @@ func (q *sequencer[A, B]) leave(part uint64, returned bool) {
 		return
 	}
 	for _, j := range line {
-		q.s.returned(j.item, 0, q.s.leftover(j))
+		err := errPredecessor
+		if q.s.p.isDraining() {
+			err = q.s.leftover(j)
+		}
+		q.s.returned(j.item, 0, err)
 		q.s.release()
 	}
 }

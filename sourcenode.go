@@ -20,6 +20,7 @@ func From[T any](p *Pipeline, name string, src Source[T]) Stream[T] {
 	if l, ok := src.(HoldLimiter); ok {
 		n.hold = l.HoldLimit()
 	}
+	n.resumes = true
 	n.loop = func(ctx context.Context) error { return n.receive(ctx, src) }
 	return Stream[T]{n.out}
 }
@@ -29,6 +30,7 @@ func From[T any](p *Pipeline, name string, src Source[T]) Stream[T] {
 // finished can't be given back either: Run's error lists it.
 func FromChan[T any](p *Pipeline, name string, ch <-chan T) Stream[T] {
 	n := addSource[T](p, name)
+	n.resumes = true
 	n.loop = func(ctx context.Context) error {
 		// The clock is read when time can have passed: after a wait.
 		at := p.now()
@@ -93,6 +95,8 @@ type sourceNode[T any] struct {
 	admitted atomic.Int64
 	outcomes outcomeCounters
 	busy     atomic.Bool // the loop runs
+	resumes  bool        // the loop can be called again
+	sending  bool        // an item is on its way through operators
 }
 
 // newSourceNode makes what admits items: of a source, or those injected into a
@@ -132,7 +136,14 @@ func (n *sourceNode[T]) drive() {
 	ended := false
 	defer func() {
 		if !ended {
-			err = crashError(recover())
+			r := recover()
+			if r == nil && n.sending && n.resumes {
+				// An operator ended the goroutine, and took one item with it.
+				n.sending = false
+				n.p.spawn(n.drive)
+				return
+			}
+			err = crashError(r)
 		}
 		if err != nil {
 			n.p.stop(fmt.Errorf("source %s: %w", n.name, err))
@@ -153,7 +164,12 @@ func (n *sourceNode[T]) receive(ctx context.Context, src Source[T]) error {
 		switch {
 		case err == nil:
 			outage.Reset()
-			n.out.pass(n.admit(d))
+			it := n.admit(d)
+			if n.p.hard.Load() { // too late; perhaps even for Run
+				it.t.settle(verdict{outcome: Returned, err: ErrDrainTimeout})
+				return nil
+			}
+			n.send(it)
 		case errors.Is(err, io.EOF), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 			return nil
 		case judge(err).kind == markPermanent:
@@ -196,7 +212,13 @@ func (n *sourceNode[T]) emit(v T, at time.Duration) {
 	}
 	d := &n.slab[0]
 	n.slab = n.slab[1:]
-	n.out.pass(n.item(d, v, at))
+	n.send(n.item(d, v, at))
+}
+
+func (n *sourceNode[T]) send(it item[T]) {
+	n.sending = true
+	n.out.pass(it)
+	n.sending = false
 }
 
 // deliverySlab is how many deliveries a source makes room for at once. One that

@@ -44,9 +44,11 @@ func TryStage[A, B any](in Stream[A], name string, fn func(context.Context, A) (
 
 // Sink is Stage for a function without a result: it ends the stream.
 func Sink[A any](in Stream[A], name string, fn func(context.Context, A) error, opts ...Option) {
-	s := newStage(in, "sink", name, func(ctx context.Context, v A) (struct{}, error) {
-		return struct{}{}, fn(ctx, v)
-	}, opts)
+	var run func(context.Context, A) (struct{}, error)
+	if fn != nil {
+		run = func(ctx context.Context, v A) (struct{}, error) { return struct{}{}, fn(ctx, v) }
+	}
+	s := newStage(in, "sink", name, run, opts)
 	s.out.next = discardOp[struct{}]{}
 }
 
@@ -192,11 +194,19 @@ func (s *stage[A, B]) returned(it item[A], delay time.Duration, err error) {
 }
 
 // drain gives back what waits for a retry; nothing may run before it is due.
+// It does so beside Run, whose time must not depend on sources, nor on the room
+// that an Ordered stage needs to emit what waited for these.
 func (s *stage[A, B]) drain() {
-	for _, j := range s.lane.shut() {
-		s.returned(j.item, 0, s.leftover(j))
-		s.over(j, true)
+	left := s.lane.shut()
+	if len(left) == 0 {
+		return
 	}
+	s.p.spawn(func() {
+		for _, j := range left {
+			s.returned(j.item, 0, s.leftover(j))
+			s.over(j, true)
+		}
+	})
 }
 
 func (s *stage[A, B]) leftover(j job[A]) error {

@@ -71,7 +71,7 @@ func (w *worker[A, B]) drive() {
 			return
 		}
 		r := recover()
-		w.s.p.spawn(w.drive)
+		defer w.s.p.spawn(w.drive) // afterwards: there is one goroutine to a worker
 		w.crashed(r)
 	}()
 	w.loop()
@@ -81,7 +81,9 @@ func (w *worker[A, B]) drive() {
 func (w *worker[A, B]) leave() {
 	s := w.s
 	w.current.Store(nil)
-	if s.running.Add(-1) == 0 {
+	// After a hard stop nobody waits for the end of an input, and somebody may
+	// still emit.
+	if s.running.Add(-1) == 0 && !s.p.hard.Load() {
 		s.out.next.close()
 		if s.failed != nil {
 			s.failed.next.close()
@@ -288,6 +290,11 @@ func (w *worker[A, B]) crashed(r any) {
 	switch {
 	case w.running:
 		w.running = false
+		defer func() {
+			if w.open { // by a Goexit in an operator behind a TryStage
+				w.over(j, false)
+			}
+		}()
 		w.fail(j, crashError(r))
 	case w.open:
 		// Something behind the handler ended the goroutine. What was handed on is
@@ -343,10 +350,11 @@ func (w *worker[A, B]) fail(j job[A], err error) {
 	case v.kind == markRetryAfter:
 		w.park(j, v.delay, EventRetried)
 	default:
-		if r.backoff == nil {
-			r.backoff = s.policy.Backoff()
+		delay, err := s.policy.nextDelay(r)
+		if err != nil {
+			w.giveUp(j, ReasonPanic, fmt.Errorf("backoff: %w; last error: %w", err, v.err))
+			return
 		}
-		delay := r.backoff.NextBackOff()
 		if delay < 0 {
 			w.giveUp(j, ReasonExhausted, fmt.Errorf("%w after %d attempts: %w", ErrBackoffStopped, r.attempts, v.err))
 			return

@@ -242,7 +242,9 @@ func TestTx_ZeroValuesAreResults(t *testing.T) {
 func TestR80_OtherFingerprintIsAMismatch(t *testing.T) {
 	l := simpleLedger(t)
 	do := sqlstore.TxFingerprint(l.Store, "book", func(amount string) string { return amount },
-		func(ctx context.Context, tx *sql.Tx, amount string) (string, error) { return amount, book(ctx, tx, "k") })
+		func(ctx context.Context, tx *sql.Tx, amount string) (string, error) {
+			return amount, book(ctx, tx, "k")
+		})
 	ctx := oncepipe.WithKey(t.Context(), "k")
 	for _, amount := range []string{"10", "10"} {
 		if got, err := do(ctx, amount); err != nil || got != "10" {

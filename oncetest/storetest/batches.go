@@ -117,6 +117,23 @@ var batchRules = []namedRule{
 			s.Errorf("forgotten: %v", gone)
 		}
 	}},
+	{"keys many times in a batch act in sequence", func(s *subject) {
+		var reqs []oncepipe.ClaimRequest
+		for n := range 90 {
+			reqs = append(reqs, request(string("cabbage"[(n*n+n/3)%7])))
+		}
+		held := map[string]bool{}
+		for n, a := range s.claims(reqs...) {
+			want := oncepipe.ClaimAcquired
+			if held[reqs[n].Key] {
+				want = oncepipe.ClaimBusy
+			}
+			held[reqs[n].Key] = true
+			if a.Status != want {
+				s.Errorf("claim %d, of %s: %v, want %v", n, reqs[n].Key, a.Status, want)
+			}
+		}
+	}},
 	{"large batch is answered whole", func(s *subject) {
 		const n = 1500
 		reqs := make([]oncepipe.ClaimRequest, n)

@@ -104,7 +104,7 @@ var claimRules = []namedRule{
 		}
 		s.claim(oncepipe.ClaimUnknown, req)
 		s.claim(oncepipe.ClaimUnknown, request("k"))
-		for _, claim := range []oncepipe.ClaimID{old, req.Claim} {
+		for _, claim := range []oncepipe.ClaimID{old, req.Claim, {}} {
 			s.unchanged("k", func() {
 				s.extend(false, "k", claim, lease)
 				s.complete(false, "k", claim, "late")

@@ -112,6 +112,7 @@ var releaseRules = []namedRule{
 			s.unchanged(key, func() {
 				s.resolve(false, r)
 				s.refused(key, claim)
+				s.refused(key, oncepipe.ClaimID{})
 			})
 			if to == oncepipe.StateCompleted {
 				if a := s.claim(oncepipe.ClaimCompleted, request(key)); string(a.Result) != "found out" || !a.HasResult {

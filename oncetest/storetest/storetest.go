@@ -35,6 +35,13 @@ type Rule func(t *testing.T, env Env)
 // Run checks every rule in a subtest of its own. with makes a fresh Env and
 // hands it to the rule, in the goroutine that it was called in: so it can put a
 // synctest bubble around both.
+//
+//	storetest.Run(t, func(t *testing.T, rule storetest.Rule) {
+//		synctest.Test(t, func(t *testing.T) {
+//			st := memstore.New(memstore.Config{Retention: time.Hour})
+//			rule(t, storetest.Env{Store: st, Advance: time.Sleep, Retention: time.Hour})
+//		})
+//	})
 func Run(t *testing.T, with func(t *testing.T, rule Rule)) {
 	for _, rules := range [][]namedRule{
 		claimRules, tokenRules, releaseRules, resultRules, batchRules, keyRules, retentionRules, concurrencyRules,

@@ -24,10 +24,12 @@ func TestRefusedOutsideRun(t *testing.T) {
 		if _, err := src.Receive(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("Receive: %v, want context.Canceled", err)
 		}
-		send(src, "later").expect(t, 503, "pipeline is not running", "1")
+		// At once: the body, which does not come, is not waited for.
+		c := serve(src, httptest.NewRequest("POST", "/", make(chanBody)))
+		c.expect(t, 503, "pipeline is not running", "1")
 
 		ctx, _ = running(t, src)
-		c := send(src, "again")
+		c = send(src, "again")
 		settle(t, receive(t, ctx, src), oncepipe.Settlement{Outcome: oncepipe.Done})
 		c.expect(t, 200, "done", "")
 		if got := src.Stats(); got.Refused != 3 || got.Admitted != 3 {
@@ -76,7 +78,7 @@ func TestBackPressure(t *testing.T) {
 
 		time.Sleep(3*time.Second - 1) // b has waited 5 s
 		calls[1].expectNone(t)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		calls[1].expect(t, 503, "pipeline is full", "7")
 		calls[0].expectNone(t) // AdmitWait is nothing to one that is admitted
 		if c := receive(t, ctx, src); string(c.Value.Body) != "c" {
@@ -108,11 +110,20 @@ func TestNegativeAdmitWaitIsTheSendersPatience(t *testing.T) {
 	})
 }
 
-// A request is kept for MaxHold in all, waiting for its admission included.
+// A request is kept for MaxHold in all, the reading of its body and the wait for
+// its admission included.
 func TestMaxHoldBeforeAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := webhook.New(webhook.Config{AdmitWait: time.Minute, MaxHold: 10 * time.Second})
 		ctx, _ := running(t, src)
+		body := make(chanBody)
+		slow := serve(src, httptest.NewRequest("POST", "/", body))
+		time.AfterFunc(3*time.Second, func() { close(body) })
+		time.Sleep(10*time.Second - 1)
+		slow.expectNone(t)
+		time.Sleep(time.Nanosecond)
+		slow.expect(t, 503, "pipeline is full", "1")
+
 		a := send(src, "a")
 		synctest.Wait()
 		b := send(src, "b")
@@ -121,7 +132,7 @@ func TestMaxHoldBeforeAdmission(t *testing.T) {
 		time.Sleep(4*time.Second - 1)
 		a.expectNone(t)
 		b.expectNone(t)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		a.expect(t, 503, "still in progress", "1")
 		b.expect(t, 503, "pipeline is full", "1")
 		expectEmpty(t, ctx, src)

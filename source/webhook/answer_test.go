@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,7 +138,7 @@ func TestR24_AnswerWhileInFlight(t *testing.T) {
 		d := receive(t, ctx, src)
 		time.Sleep(8*time.Second - 1)
 		c.expectNone(t)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		c.expect(t, 503, "still in progress", "20")
 		settle(t, d, oncepipe.Settlement{Outcome: oncepipe.Done})
 	})
@@ -177,20 +178,46 @@ func TestFirstSettlementIsTheAnswer(t *testing.T) {
 	})
 }
 
-// A settlement that is there when the sender leaves is the answer.
-func TestOutcomeWinsOverLeaving(t *testing.T) {
+// gatedContext holds its handler up before each select.
+type gatedContext struct {
+	context.Context
+	gate chan struct{}
+}
+
+func (c gatedContext) Done() <-chan struct{} {
+	<-c.gate
+	return c.Context.Done()
+}
+
+// A settlement that is there when the handler looks is the answer, whatever else
+// has happened until then.
+func TestOutcomeWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := webhook.New(webhook.Config{})
-		ctx, _ := running(t, src)
-		for range 100 {
-			c := send(src, "x")
-			d := receive(t, ctx, src)
-			settle(t, d, oncepipe.Settlement{Outcome: oncepipe.Done})
-			c.leave() // at once: the handler finds both
+		src := webhook.New(webhook.Config{AdmitWait: time.Second, MaxHold: time.Minute})
+		ctx, stop := running(t, src)
+		var gates []chan struct{}
+		var calls []*call
+		for range 30 {
+			gate := make(chan struct{})
+			r := httptest.NewRequest("POST", "/", nil)
+			sender, leave := context.WithCancel(r.Context())
+			c := &call{recorder: &recorder{ResponseRecorder: httptest.NewRecorder()}, ended: make(chan struct{})}
+			go func() {
+				defer close(c.ended)
+				src.ServeHTTP(c, r.WithContext(gatedContext{sender, gate}))
+			}()
+			settle(t, receive(t, ctx, src), oncepipe.Settlement{Outcome: oncepipe.Done})
+			leave()
+			gates, calls = append(gates, gate), append(calls, c)
+		}
+		time.Sleep(time.Hour)
+		stop()
+		for i, c := range calls {
+			close(gates[i])
 			c.expect(t, 200, "done", "")
 		}
-		if got := src.Stats().Unseen; got != 0 {
-			t.Errorf("Unseen %d, want 0", got)
+		if got := src.Stats(); got.Unseen != 0 || got.Late != 0 {
+			t.Errorf("%+v, want none unseen, none late", got)
 		}
 	})
 }

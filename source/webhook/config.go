@@ -49,7 +49,9 @@ type Config struct {
 	// ReadTimeout is how long after its header the body may take, so that slow
 	// senders can't keep the places of Pending. It is set as the connection's read
 	// deadline, in place of http.Server.ReadTimeout: that one runs on after the
-	// body, and net/http then takes its end for the sender's leaving.
+	// body, and net/http then takes its end for the sender's leaving. It also limits
+	// how long net/http reads on before it sends the answer to a request that was
+	// refused unread.
 	// Default 10 s; negative: no limit but MaxHold and the server's own.
 	ReadTimeout time.Duration
 
@@ -82,6 +84,7 @@ type Request struct {
 	Host       string
 	Header     http.Header
 	Body       []byte
+	Key        string // the delivery's, by Config.KeyHeader or Config.Key; for Dedup
 	RemoteAddr string
 	Received   time.Time // when its handler was called
 }
@@ -144,7 +147,7 @@ func (cfg *Config) key(r *http.Request, body []byte) (key, refusal string) {
 func (cfg *Config) allow() string { return strings.Join(cfg.Methods, ", ") }
 
 // request copies what the pipeline may need of r.
-func request(r *http.Request, body []byte, received time.Time) Request {
+func request(r *http.Request, body []byte, key string, received time.Time) Request {
 	u := &url.URL{}
 	if r.URL != nil {
 		*u = *r.URL // a Userinfo is immutable
@@ -155,6 +158,7 @@ func request(r *http.Request, body []byte, received time.Time) Request {
 		Host:       r.Host,
 		Header:     r.Header.Clone(),
 		Body:       body,
+		Key:        key,
 		RemoteAddr: r.RemoteAddr,
 		Received:   received,
 	}

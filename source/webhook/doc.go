@@ -4,6 +4,7 @@
 //	src := webhook.New(webhook.Config{KeyHeader: "Idempotency-Key"})
 //	http.Handle("/hooks", src)
 //	hooks := oncepipe.From(p, "hooks", src)
+//	fresh := oncepipe.Dedup(hooks, "dedup", func(r webhook.Request) string { return r.Key })
 //
 // # The answer
 //
@@ -24,7 +25,7 @@
 //
 // A sender that gets no answer, or a 503 while the work goes on, sends the
 // request again. So put oncepipe.Dedup, or a stage that acts once per key, behind
-// this source: the copy then joins the first one, and gets the same answer.
+// this source: the copy then joins the first one, and is answered when that is.
 //
 // # Admission
 //

@@ -57,8 +57,7 @@ func (s *Source) serve(w http.ResponseWriter, r *http.Request) answer {
 	if refusal != "" {
 		return answer{code: http.StatusBadRequest, text: refusal}
 	}
-	t.key = key
-	t.value = request(r, body, received)
+	t.value = request(r, body, key, received)
 	return s.await(t, s.push(t), received)
 }
 

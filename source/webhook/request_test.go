@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/oncepipe/oncepipe"
 	"github.com/oncepipe/oncepipe/source/webhook"
@@ -59,6 +60,25 @@ func TestRequestIsACopy(t *testing.T) {
 		if string(v.Body) != "body" {
 			t.Errorf("body %q", v.Body)
 		}
+	})
+}
+
+// A body that the pipeline is done with isn't kept for the sake of its answer.
+func TestBodyIsNotKeptByTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := webhook.New(webhook.Config{})
+		ctx, _ := running(t, src)
+		c := send(src, "body")
+		d := receive(t, ctx, src)
+		body := weak.Make(&d.Value.Body[0])
+		d.Value.Body = nil
+		runtime.GC()
+		if body.Value() != nil {
+			t.Error("the body is still reachable")
+		}
+		c.expectNone(t)
+		settle(t, d, oncepipe.Settlement{Outcome: oncepipe.Done})
+		c.expect(t, 200, "done", "")
 	})
 }
 
@@ -177,8 +197,8 @@ func TestKeyHeader(t *testing.T) {
 				continue
 			}
 			d := receive(t, ctx, src)
-			if d.Key != tt.key {
-				t.Errorf("%q: key %q, want %q", tt.values, d.Key, tt.key)
+			if d.Key != tt.key || d.Value.Key != tt.key {
+				t.Errorf("%q: keys %q and %q, want %q", tt.values, d.Key, d.Value.Key, tt.key)
 			}
 			settle(t, d, oncepipe.Settlement{Outcome: oncepipe.Done})
 			c.expect(t, 200, "done", "")

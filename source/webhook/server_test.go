@@ -324,7 +324,7 @@ func TestManySendersOverLoopback(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 16 {
 				wg.Go(func() {
-					for range 30 {
+					for range 10 {
 						resp, err := srv.Client().Post(srv.URL, "", strings.NewReader("x"))
 						if err != nil {
 							t.Errorf("post: %v", err)
@@ -345,7 +345,7 @@ func TestManySendersOverLoopback(t *testing.T) {
 			}
 			wg.Wait()
 			got := src.Stats()
-			if got.Admitted != ok.Load() || got.Refused != full.Load() || ok.Load()+full.Load() != 480 {
+			if got.Admitted != ok.Load() || got.Refused != full.Load() || ok.Load()+full.Load() != 160 {
 				t.Errorf("%+v, but %d answers 200, %d answers 503", got, ok.Load(), full.Load())
 			}
 			expectIdle(t, src)

@@ -45,7 +45,6 @@ func New(cfg Config) *Source {
 // outcome, back.
 type ticket struct {
 	value   Request
-	key     string
 	sender  context.Context // ends when the sender leaves
 	outcome outcome
 
@@ -76,7 +75,7 @@ func (t *ticket) withdraw() bool { return t.fate.CompareAndSwap(open, withdrawn)
 
 // delivery is called by the goroutine that admitted t.
 func (t *ticket) delivery() oncepipe.Delivery[Request] {
-	d := oncepipe.Delivery[Request]{Value: t.value, Key: t.key, Settle: t.outcome.settle}
+	d := oncepipe.Delivery[Request]{Value: t.value, Key: t.value.Key, Settle: t.outcome.settle}
 	t.value = Request{} // the handler may wait for longer than the pipeline needs the body
 	return d
 }

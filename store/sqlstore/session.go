@@ -125,8 +125,8 @@ func (s *session) load(ctx context.Context, id storedID) (row, error) {
 	return scan(s.stmt(ctx, loadLocked).QueryRowContext(ctx, id.n(), id.k()))
 }
 
-// ms is d in the clock's unit. Its own value counts as begun, so that nothing is
-// over too early: neither a lease nor a wait.
+// ms is d in milliseconds, rounded up, and one more, since the clock doesn't show
+// how much of its own millisecond is over: no lease and no wait ends too early.
 func ms(d time.Duration) int64 {
 	if d <= 0 {
 		return 0

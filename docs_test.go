@@ -1,0 +1,132 @@
+package oncepipe_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The tests of this file hold the documents to what is there: the tests they
+// name, the files they point to, the code they show.
+
+// testName finds names of tests in a text. TestI4_… in CONTRIBUTING.md is a
+// pattern, not a name.
+var testName = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9_]*`)
+
+// unknownTests returns the tests that doc names and that don't exist.
+func unknownTests(doc string, exists map[string]bool) []string {
+	var missing []string
+	for _, name := range testName.FindAllString(doc, -1) {
+		if !exists[name] && !slices.Contains(missing, name) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// testFuncs returns the names of all tests, fuzz tests and benchmarks of the tree.
+func testFuncs(t *testing.T) map[string]bool {
+	t.Helper()
+	exists := map[string]bool{}
+	for _, name := range files(t) {
+		if !strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		syntax, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range syntax.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && testName.FindString(f.Name.Name) == f.Name.Name {
+				exists[f.Name.Name] = true
+			}
+		}
+	}
+	return exists
+}
+
+func readDoc(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestDocsNameTestsThatExist(t *testing.T) {
+	inCheckout(t)
+	docs, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exists := testFuncs(t)
+	named := 0
+	for _, name := range append(docs, "README.md") {
+		doc := readDoc(t, name)
+		named += len(testName.FindAllString(doc, -1))
+		for _, missing := range unknownTests(doc, exists) {
+			t.Errorf("%s names %s, which is in no _test.go file", name, missing)
+		}
+	}
+	if named == 0 {
+		t.Error("no document names a test: the pattern finds nothing")
+	}
+}
+
+func TestDocsUnknownTestIsFound(t *testing.T) {
+	exists := testFuncs(t)
+	doc := "shown by `" + t.Name() + "` and `" + "Test" + "DocsNobodyWroteThis`, `" + "TestDocs" + "UnknownTest`"
+	want := []string{"Test" + "DocsNobodyWroteThis", "TestDocs" + "UnknownTest"}
+	if got := unknownTests(doc, exists); !slices.Equal(got, want) {
+		t.Errorf("unknown tests are %q, want %q", got, want)
+	}
+}
+
+func TestDocsLinksLead(t *testing.T) {
+	inCheckout(t)
+	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`) // without scheme: a file of ours
+	found := 0
+	for _, name := range files(t) {
+		if path.Ext(name) != ".md" {
+			continue
+		}
+		for _, m := range link.FindAllStringSubmatch(readDoc(t, name), -1) {
+			found++
+			if _, err := os.Stat(path.Join(path.Dir(name), m[1])); err != nil {
+				t.Errorf("%s links to %s, which is not there", name, m[1])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no document has a link: the pattern finds nothing")
+	}
+}
+
+// The code in README.md is the body of Example, which runs with the tests.
+func TestDocsReadmeShowsTheExample(t *testing.T) {
+	inCheckout(t)
+	_, body, ok := strings.Cut(readDoc(t, "example_test.go"), "\nfunc Example() {\n")
+	if !ok {
+		t.Fatal("example_test.go has no Example")
+	}
+	body, output, ok := strings.Cut(body, "\t// Output:\n")
+	if !ok {
+		t.Fatal("Example has no output")
+	}
+	output, _, _ = strings.Cut(output, "}\n")
+	readme := readDoc(t, "README.md")
+	if code := strings.ReplaceAll("\n"+body, "\n\t", "\n"); !strings.Contains(readme, "```go"+code+"```") {
+		t.Errorf("README.md doesn't show Example as it is:\n%s", code)
+	}
+	if out := strings.ReplaceAll(output, "\t// ", ""); !strings.Contains(readme, "```\n"+out+"```") {
+		t.Errorf("README.md doesn't show Example's output as it is:\n%s", out)
+	}
+}
