@@ -53,6 +53,11 @@ func permanentReason(err error) Reason {
 	}
 }
 
+// givenUpDelay is when a source may deliver again what was given up and returned
+// for want of a place for its dead letter: a source that delivers at once would
+// otherwise turn in a circle.
+const givenUpDelay = 30 * time.Second
+
 // bury writes the dead letter of an item of a delivery. Only when it is written is the item Dead;
 // otherwise its source keeps it.
 func (p *Pipeline) bury(l DeadLetter) verdict {
@@ -64,13 +69,13 @@ func (p *Pipeline) bury(l DeadLetter) verdict {
 	log := p.log.With("stage", l.Stage, "key", l.Key, "attempts", l.Attempts, "reason", string(l.Reason), "error", l.Err)
 	if p.cfg.DeadLetters == nil {
 		log.Warn("oncepipe: item given up; returned to its source, since there is no place for dead letters")
-		return verdict{outcome: Returned, err: l.Err, given: true}
+		return verdict{outcome: Returned, delay: givenUpDelay, err: l.Err, given: true}
 	}
 	ctx, cancel := context.WithTimeout(p.settleCtx, p.cfg.SettleTimeout)
 	defer cancel()
 	if err := isolate(func() error { return p.cfg.DeadLetters(ctx, l) }); err != nil {
 		log.Error("oncepipe: dead letter not written; item returned to its source", "cause", err)
-		return verdict{outcome: Returned, given: true, err: fmt.Errorf("dead letter not written: %w; given up because of: %w", err, l.Err)}
+		return verdict{outcome: Returned, delay: givenUpDelay, given: true, err: fmt.Errorf("dead letter not written: %w; given up because of: %w", err, l.Err)}
 	}
 	return verdict{outcome: Dead, err: l.Err}
 }

@@ -80,6 +80,7 @@ type dedup[T any] struct {
 	out  *port[T]
 
 	guard  Guard
+	ring   *ringGuard // the guard, if it is one: its hash serves the table too
 	seed   maphash.Seed
 	shards [dedupShards]dedupShard[T]
 
@@ -106,7 +107,7 @@ type dedupShard[T any] struct {
 type entry[T any] struct {
 	d           *dedup[T]
 	key         string
-	hash        uint64
+	hash        digest
 	next        *entry[T] // same hash
 	fingerprint string
 	ticket      ticket // of the item that it lets through; operators may relabel it
@@ -118,7 +119,7 @@ type entry[T any] struct {
 // copied is a copy that waits for the first one.
 type copied[T any] struct {
 	it    item[T]
-	hash  uint64
+	hash  digest
 	e     *entry[T] // under the shard's lock
 	until time.Duration
 	elem  *list.Element
@@ -137,6 +138,7 @@ func newDedup[T any](in Stream[T], name string, key, fp func(T) string, opts []O
 	if d.guard = d.opt.guard; d.guard == nil {
 		d.guard = Ring(DefaultGuard)
 	}
+	d.ring, _ = d.guard.(*ringGuard)
 	t := in.out.traits
 	t.shared = false // the tickets behind it are its own
 	d.out = newPort[T](p, in.out.from, t)
@@ -160,10 +162,44 @@ func (d *dedup[T]) open() {
 	}
 }
 
-func (d *dedup[T]) shard(hash uint64) *dedupShard[T] { return &d.shards[hash%dedupShards] }
+// digest is the hash of a key: for the table, and for a guard that is a Ring.
+type digest struct {
+	table uint64
+	ring  ringKey
+}
 
-func (s *dedupShard[T]) find(hash uint64, key string) *entry[T] {
-	for e := s.m[hash]; e != nil; e = e.next {
+func (d *dedup[T]) digest(key string) digest {
+	if d.ring == nil {
+		return digest{table: maphash.String(d.seed, key)}
+	}
+	k := d.ring.hash(key)
+	return digest{table: uint64(k[1])<<32 | uint64(k[0]), ring: k}
+}
+
+// known asks the guard.
+func (d *dedup[T]) known(hash digest, key, fp string) GuardAnswer {
+	if d.ring != nil {
+		return d.ring.lookup(hash.ring, d.ring.tag(fp))
+	}
+	return d.guard.Lookup(key, fp)
+}
+
+// remember tells the guard of a key that is done. One of the user's that panics
+// must not take the shard's lock with it.
+func (d *dedup[T]) remember(e *entry[T]) {
+	if d.ring != nil {
+		d.ring.add(e.hash.ring, d.ring.tag(e.fingerprint))
+		return
+	}
+	if err := protect(func() error { d.guard.Add(e.key, e.fingerprint); return nil }); err != nil {
+		d.p.log.Error("oncepipe: guard", "dedup", d.name, "key", e.key, "error", err)
+	}
+}
+
+func (d *dedup[T]) shard(hash digest) *dedupShard[T] { return &d.shards[hash.table%dedupShards] }
+
+func (s *dedupShard[T]) find(hash digest, key string) *entry[T] {
+	for e := s.m[hash.table]; e != nil; e = e.next {
 		if e.key == key {
 			return e
 		}
@@ -172,17 +208,17 @@ func (s *dedupShard[T]) find(hash uint64, key string) *entry[T] {
 }
 
 func (s *dedupShard[T]) insert(e *entry[T]) {
-	e.next = s.m[e.hash]
-	s.m[e.hash] = e
+	e.next = s.m[e.hash.table]
+	s.m[e.hash.table] = e
 }
 
 func (s *dedupShard[T]) remove(e *entry[T]) {
-	first := s.m[e.hash]
+	first := s.m[e.hash.table]
 	switch {
 	case first == e && e.next == nil:
-		delete(s.m, e.hash)
+		delete(s.m, e.hash.table)
 	case first == e:
-		s.m[e.hash] = e.next
+		s.m[e.hash.table] = e.next
 	default:
 		for ; first != nil; first = first.next {
 			if first.next == e {
@@ -204,7 +240,7 @@ func (d *dedup[T]) accept(it item[T]) {
 	if d.fp != nil {
 		fp = d.fp(it.v)
 	}
-	hash := maphash.String(d.seed, key)
+	hash := d.digest(key)
 	e, met := d.enter(it, hash, key, fp)
 	switch met {
 	case metNothing:
@@ -238,7 +274,7 @@ const (
 
 // enter looks for the key among those in flight and those done, and enters it
 // if it is in neither, all in one step.
-func (d *dedup[T]) enter(it item[T], hash uint64, key, fp string) (*entry[T], met) {
+func (d *dedup[T]) enter(it item[T], hash digest, key, fp string) (*entry[T], met) {
 	sh := d.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -248,7 +284,7 @@ func (d *dedup[T]) enter(it item[T], hash uint64, key, fp string) (*entry[T], me
 		}
 		return nil, d.join(e, it)
 	}
-	switch d.guard.Lookup(key, fp) {
+	switch d.known(hash, key, fp) {
 	case GuardHit:
 		return nil, metDone
 	case GuardMismatch:
@@ -329,10 +365,7 @@ func (e *entry[T]) settled(v verdict) {
 		return
 	}
 	if complete {
-		// A guard of the user's that panics must not take the lock with it.
-		if err := protect(func() error { d.guard.Add(e.key, e.fingerprint); return nil }); err != nil {
-			d.p.log.Error("oncepipe: guard", "dedup", d.name, "key", e.key, "error", err)
-		}
+		d.remember(e)
 	}
 	sh.remove(e)
 	e.joined = nil

@@ -90,6 +90,25 @@ func TestDocsUnknownTestIsFound(t *testing.T) {
 	}
 }
 
+// A number in a test's name is that of a report.
+func TestDocsListReports(t *testing.T) {
+	inCheckout(t)
+	reports := readDoc(t, "docs/reports.md")
+	number := regexp.MustCompile(`[RP][0-9]{2}_`)
+	found := 0
+	for name := range testFuncs(t) {
+		for _, n := range number.FindAllString(name, -1) {
+			found++
+			if !strings.Contains(reports, "\n| "+n[:3]+" |") {
+				t.Errorf("%s bears a number that docs/reports.md doesn't list", name)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no test bears a number: the pattern finds nothing")
+	}
+}
+
 func TestDocsLinksLead(t *testing.T) {
 	inCheckout(t)
 	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`) // without scheme: a file of ours

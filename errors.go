@@ -142,14 +142,15 @@ type judgement struct {
 // permanentErrors are those of our own that no retry can mend.
 var permanentErrors = []error{ErrNoKey, ErrMismatch, ErrUnknownOutcome, ErrNoResult, ErrGoexit, ErrMaxTakeovers}
 
-// judge reads the outermost mark of err. A mark that is the outermost error is
-// taken off; one that was wrapped stays inside, since the text around it is
-// part of the cause.
+// judge reads the outermost mark of err and takes the marks off.
 func judge(err error) judgement {
 	j := judgement{err: err}
 	var m *mark
 	var bp *backoff.PermanentError
+	_, panicked := err.(*PanicError)
 	switch {
+	case panicked: // whatever was passed to panic
+		j.kind = markPermanent
 	case errors.As(err, &m):
 		j.kind, j.delay = m.kind, m.delay
 	case errors.As(err, &bp):
@@ -169,7 +170,9 @@ func judge(err error) judgement {
 	return j
 }
 
-// strip takes marks off the outside of err, however many there are.
+// strip takes marks off the outside of err, however many there are, and hides
+// one that was wrapped: the text around it is part of the cause, but the mark
+// is for the stage that saw it and for no other.
 func strip(err error) error {
 	for {
 		switch e := err.(type) {
@@ -178,9 +181,29 @@ func strip(err error) error {
 		case *backoff.PermanentError:
 			err = e.Err
 		default:
+			var m *mark
+			var bp *backoff.PermanentError
+			if _, panicked := err.(*PanicError); !panicked && (errors.As(err, &m) || errors.As(err, &bp)) {
+				return &unmarked{err}
+			}
 			return err
 		}
 	}
+}
+
+// unmarked is an error that no longer shows the marks inside it.
+type unmarked struct{ err error }
+
+func (u *unmarked) Error() string { return u.err.Error() }
+
+func (u *unmarked) Is(target error) bool { return errors.Is(u.err, target) }
+
+func (u *unmarked) As(target any) bool {
+	switch target.(type) {
+	case **mark, **backoff.PermanentError:
+		return false
+	}
+	return errors.As(u.err, target)
 }
 
 // PanicError is a panic in a handler, as an error. It is permanent.

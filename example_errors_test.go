@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/oncepipe/oncepipe"
+	"github.com/oncepipe/oncepipe/store/memstore"
 )
 
 // An error that no retry can mend. The dead letter shows the cause.
@@ -75,6 +76,42 @@ func ExampleSnooze() {
 	// attempt 1
 	// attempt 1
 	// snoozed 2
+}
+
+// The connection broke after the request was sent: it may have been served. Under
+// AtMostOnce that is not tried again; a person gets it.
+func ExampleUnknown_atMostOnce() {
+	store := memstore.New(memstore.Config{})
+	p := oncepipe.New("p", oncepipe.Config{DeadLetters: printLetter})
+	orders := oncepipe.FromSeq(p, "orders", slices.Values([]string{"order-1"}))
+	keyed := oncepipe.KeyBy(orders, func(id string) string { return id })
+	cfg := oncepipe.OnceConfig[string, struct{}]{AtMostOnce: true}
+	oncepipe.Sink(keyed, "pay", oncepipe.DoWith(store, "pay", cfg, func(context.Context, string) error {
+		return oncepipe.Unknown(errors.New("connection reset"))
+	}), oncepipe.Retry(soon))
+	runExample(p)
+	// Output:
+	// dead letter from pay: order-1 (unknown, attempts 1): once pay: oncepipe: unknown whether the effect happened: connection reset
+}
+
+// The connection was refused, so the request was never sent. That may be tried
+// again under AtMostOnce too.
+func ExampleNotApplied_atMostOnce() {
+	store := memstore.New(memstore.Config{})
+	p := oncepipe.New("p", oncepipe.Config{DeadLetters: printLetter})
+	orders := oncepipe.FromSeq(p, "orders", slices.Values([]string{"order-1"}))
+	keyed := oncepipe.KeyBy(orders, func(id string) string { return id })
+	cfg := oncepipe.OnceConfig[string, struct{}]{AtMostOnce: true}
+	oncepipe.Sink(keyed, "pay", oncepipe.DoWith(store, "pay", cfg, func(ctx context.Context, id string) error {
+		if info, _ := oncepipe.InfoFrom(ctx); info.Attempt == 1 {
+			return oncepipe.NotApplied(errors.New("connection refused"))
+		}
+		fmt.Println("paid", id)
+		return nil
+	}), oncepipe.Retry(soon))
+	runExample(p)
+	// Output:
+	// paid order-1
 }
 
 // A claim's id is chosen by whoever claims, so that a claim whose reply was lost

@@ -83,7 +83,11 @@ func (r *ringGuard) tag(fingerprint string) uint32 {
 }
 
 func (r *ringGuard) Lookup(key, fingerprint string) GuardAnswer {
-	k, tag := r.hash(key), r.tag(fingerprint)
+	return r.lookup(r.hash(key), r.tag(fingerprint))
+}
+
+// lookup and add are for a caller that needs the hash more than once.
+func (r *ringGuard) lookup(k ringKey, tag uint32) GuardAnswer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := r.find(k)
@@ -94,7 +98,10 @@ func (r *ringGuard) Lookup(key, fingerprint string) GuardAnswer {
 }
 
 func (r *ringGuard) Add(key, fingerprint string) {
-	k, tag := r.hash(key), r.tag(fingerprint)
+	r.add(r.hash(key), r.tag(fingerprint))
+}
+
+func (r *ringGuard) add(k ringKey, tag uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if i := r.find(k); i != 0 {

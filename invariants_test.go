@@ -261,7 +261,7 @@ func TestI7_JoinedCopiesHoldNoWorker(t *testing.T) {
 
 // Several readers look as fast as they can, in real time.
 func TestI9_StatsUnderLoad(t *testing.T) {
-	const items = 20_000
+	const items = 5_000
 	p := New("p", Config{Logger: quiet, DeadLetters: func(context.Context, DeadLetter) error { return nil }})
 	in := FromSeq(p, "source", func(yield func(int) bool) {
 		for i := range items {
@@ -270,7 +270,7 @@ func TestI9_StatsUnderLoad(t *testing.T) {
 			}
 		}
 	})
-	fresh := Dedup(Filter(in, func(v int) bool { return v%7 != 0 }), "dedup", func(v int) string { return fmt.Sprint(v % 5000) })
+	fresh := Dedup(Filter(in, func(v int) bool { return v%7 != 0 }), "dedup", func(v int) string { return fmt.Sprint(v % 2000) })
 	mid := Stage(fresh, "stage", func(_ context.Context, v int) (int, error) {
 		if v%11 == 0 {
 			return v, Permanent(errHandler)
@@ -281,7 +281,7 @@ func TestI9_StatsUnderLoad(t *testing.T) {
 
 	var readers errgroup.Group
 	over := make(chan struct{})
-	for range 3 {
+	for range 2 {
 		readers.Go(func() error {
 			for {
 				s := p.Stats()

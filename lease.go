@@ -40,13 +40,14 @@ type leaseHold struct {
 	st     Store
 	ext    Extension
 
-	mu       sync.Mutex
-	ended    bool
-	beat     *time.Timer
-	watchdog *time.Timer
-	beating  sync.WaitGroup
-	endBeat  context.CancelFunc
-	beatCtx  context.Context
+	mu        sync.Mutex
+	ended     bool
+	recording bool // the handler has returned; Complete is under way
+	beat      *time.Timer
+	watchdog  *time.Timer
+	beating   sync.WaitGroup
+	endBeat   context.CancelFunc
+	beatCtx   context.Context
 }
 
 func holdLease(ctx context.Context, st Store, req ClaimRequest, sent time.Time) *leaseHold {
@@ -87,6 +88,9 @@ func (h *leaseHold) renew() {
 	case h.ended:
 	case err != nil:
 		h.beat.Reset(h.ext.Lease / watchdogParts)
+	case !held[0] && h.recording:
+		// Perhaps a Completion arrived whose reply was lost. Complete will be told;
+		// the watchdog limits how long that is tried.
 	case !held[0]:
 		h.watchdog.Stop()
 		h.cancel(ErrLeaseLost)
@@ -94,6 +98,13 @@ func (h *leaseHold) renew() {
 		h.beat.Reset(h.ext.Lease / leaseBeats)
 		h.watchdog.Reset(leaseLeft(h.ext.Lease, sent))
 	}
+}
+
+// record says that a claim that is gone may be so because it was completed.
+func (h *leaseHold) record() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.recording = true
 }
 
 // end stops renewing and waits for a renewal under way.

@@ -311,10 +311,9 @@ func (o *once[A, B]) complete(ctx context.Context, lease *leaseHold, done Comple
 		defer cancel()
 		return o.st.Complete(ctx, []Completion{done})
 	}
+	lease.record()
 	held, err := repeated(lease.ctx, 0, call)
-	if err != nil {
-		// A lease that ends now may have done so because a Completion arrived, whose
-		// reply was lost.
+	if err != nil { // the claim may still be ours, or completed with the reply lost
 		held, err = repeated(ctx, claimTries, call)
 	}
 	switch {

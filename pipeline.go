@@ -25,8 +25,9 @@ type Config struct {
 	SettleTimeout time.Duration
 
 	// DeadLetters keeps an item that was given up. The delivery is settled as Dead
-	// only after it returned nil; on an error the item is returned to its source.
-	// Without it, items that are given up are logged and returned. The context is
+	// only after it returned nil; on an error the item is returned to its source,
+	// with a delay of 30 s. Without it, items that are given up are logged and
+	// returned, with that delay. The context is
 	// not ended by the shutdown. It is called from several goroutines.
 	DeadLetters func(ctx context.Context, l DeadLetter) error
 

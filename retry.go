@@ -98,8 +98,9 @@ func defaultBackoff() backoff.BackOff {
 type retryState struct {
 	attempts int // counted ones
 	backoff  backoff.BackOff
-	err      error  // of the last attempt
-	seq      uint64 // Ordered: the item's place
+	err      error         // of the last attempt
+	seq      uint64        // Ordered: the item's place
+	left     time.Duration // of its wait, when the lane was shut
 }
 
 // job is an item inside a stage. retry is nil until it first fails, but for
@@ -107,6 +108,14 @@ type retryState struct {
 type job[A any] struct {
 	item[A]
 	retry *retryState
+}
+
+// left is how long the item was still to wait when its lane was shut.
+func (j *job[A]) left() time.Duration {
+	if j.retry == nil {
+		return 0
+	}
+	return j.retry.left
 }
 
 func (j *job[A]) attempts() int {
@@ -220,10 +229,16 @@ func (l *lane[A]) shut() []job[A] {
 	defer l.mu.Unlock()
 	l.closed = true
 	l.timer.Stop()
+	now := int64(time.Since(l.epoch))
 	out := make([]job[A], 0, len(l.heap))
 	for len(l.heap) > 0 {
-		out = append(out, l.jobs[l.heap[0].place])
+		first := l.heap[0]
 		l.heap.pop()
+		j := l.jobs[first.place]
+		if j.retry != nil {
+			j.retry.left = time.Duration(max(first.due-now, 0))
+		}
+		out = append(out, j)
 	}
 	l.heap, l.jobs, l.free = nil, nil, nil
 	l.parked.Store(0)

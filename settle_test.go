@@ -226,6 +226,7 @@ func TestI5_ReceiveThatOutlivesRun(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(2 * time.Hour)
+		synctest.Wait()
 		if len(got) != 1 || got[0].Outcome != Returned {
 			t.Errorf("%+v", got)
 		}

@@ -203,7 +203,7 @@ func (s *stage[A, B]) drain() {
 	}
 	s.p.spawn(func() {
 		for _, j := range left {
-			s.returned(j.item, 0, s.leftover(j))
+			s.returned(j.item, j.left(), s.leftover(j))
 			s.over(j, true)
 		}
 	})
@@ -236,7 +236,7 @@ func (s *stage[A, B]) sweep() {
 		left = append(left, job[A]{item: it})
 	}
 	for _, j := range left {
-		s.returned(j.item, 0, s.leftover(j))
+		s.returned(j.item, j.left(), s.leftover(j))
 	}
 }
 

@@ -256,6 +256,8 @@ func (w *worker[A, B]) run() {
 	switch {
 	case err != nil:
 		w.fail(w.hand, err)
+	case s.p.hard.Load() && t.scope.open.Load() <= 0: // abandoned
+		w.over(w.hand, true)
 	case s.opt.ordered:
 		w.open = false
 		s.seq.put(w.hand.retry.seq, emission[B]{full: true, emit: true, item: item[B]{v, t}})
@@ -408,7 +410,10 @@ func (w *worker[A, B]) giveUp(j job[A], reason Reason, err error) {
 		w.over(j, false)
 		return
 	}
-	v := s.p.bury(DeadLetter{Stage: s.name, Key: j.t.key, Value: j.v, Attempts: j.attempts(), Reason: reason, Err: err})
+	v := s.p.bury(DeadLetter{
+		Stage: s.name, Key: j.t.key, Value: j.v, Attempts: j.attempts(), Reason: reason, Err: err,
+		Age: s.p.now() - j.t.scope.admitted,
+	})
 	j.t.settle(v)
 	w.over(j, v.outcome == Returned)
 }

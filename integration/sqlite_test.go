@@ -179,6 +179,15 @@ func TestR49_CommitWhoseReplyIsLost(t *testing.T) {
 				}
 			}
 			l.check(t, "k", 1, oncepipe.StateCompleted)
+
+			// The context ends in the same moment; what happened is found out all the same.
+			ctx, cancel := context.WithCancel(oncepipe.WithKey(t.Context(), "k2"))
+			f.set(nil, func() error { cancel(); return fault })
+			if got, err := do(ctx, "k2"); err != nil || got != 2 {
+				t.Errorf("%v: %d, %v", fault, got, err)
+			}
+			f.set(nil, nil)
+			l.check(t, "k2", 1, oncepipe.StateCompleted)
 		}
 	}
 }

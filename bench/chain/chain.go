@@ -6,6 +6,7 @@ package chain
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 
@@ -110,6 +111,43 @@ func pipeline(items int, maps, stages, workers int) {
 	}
 }
 
+// blob yields any number of distinct keys without making them: its substrings.
+var blob = func() string {
+	random := rand.New(rand.NewPCG(1, 2))
+	b := make([]byte, 1<<20)
+	for i := range b {
+		b[i] = 'a' + byte(random.IntN(26))
+	}
+	return string(b)
+}()
+
+const keyLen = 36
+
+func key(n int) string { return blob[n : n+keyLen] }
+
+// deduplicated is a source and, if guarded, a Dedup behind it, all of whose keys are
+// new: the difference is what it costs to begin a key and to be done with it.
+func deduplicated(items int, guarded bool) {
+	p := oncepipe.New("bench", oncepipe.Config{})
+	s := oncepipe.FromSeq(p, "numbers", func(yield func(int) bool) {
+		for i := range items {
+			if !yield(i) {
+				return
+			}
+		}
+	})
+	if guarded {
+		s = oncepipe.Dedup(s, "dedup", key)
+	}
+	oncepipe.Discard(s)
+	if err := p.Run(context.Background()); err != nil {
+		panic(err)
+	}
+	if st := p.Stats(); st.Done != int64(items) {
+		panic(fmt.Sprintf("%+v", st))
+	}
+}
+
 // Report measures the ratios that README.md promises.
 func Report() ([]ratio.Row, error) {
 	const items, rounds = 200_000, 15
@@ -120,12 +158,16 @@ func Report() ([]ratio.Row, error) {
 		func() { pipeline(items, 0, 3, 4) },
 		func() { pipeline(items, 3, 1, 1) },
 		func() { pipeline(items, 0, 1, 1) },
+		func() { deduplicated(items, true) },
+		func() { deduplicated(items, false) },
 	)
 	raw1, once1, raw4, once4, inline, single := t[0], t[1], t[2], t[3], t[4], t[5]
+	const hops = 4 // of raw
 	return []ratio.Row{
 		ratio.AtMost("chain3/1 worker", once1.Over(raw1), 1.7),
 		ratio.AtMost("chain3/4 workers", once4.Over(raw4), 2.1),
 		ratio.AtMost("inline over raw chain3", inline.Over(raw1), 1.0),
 		ratio.AtMost("inline over chain1", inline.Over(single), 1.15),
+		ratio.AtMost("dedup begin+done, raw hops", t[6].Minus(t[7]).Over(raw1)*hops, 3),
 	}, nil
 }

@@ -20,6 +20,17 @@ func BenchmarkChain1(b *testing.B) {
 	})
 }
 
+func BenchmarkDedup(b *testing.B) {
+	for name, guarded := range map[string]bool{"without": false, "with": true} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for left := b.N; left > 0; left -= len(blob) / 2 {
+				deduplicated(min(left, len(blob)/2), guarded)
+			}
+		})
+	}
+}
+
 func measure(b *testing.B, run func(int)) {
 	b.ReportAllocs()
 	b.ResetTimer()

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,41 +17,45 @@ import (
 // Killed, started again, killed, started again: still one effect per key.
 func TestCrashAndRestart(t *testing.T) {
 	t.Parallel()
-	for name, flags := range map[string]string{
-		"flaky":      "-dup 0.5 -fail 0.3",
-		"one worker": "-dup 0.5 -fail 0.3 -workers 1 -buffer 0",
-		"impatient":  "-dup 0.5 -fail 0.3 -timeout 5ms",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const repeat = 6
-			db, keys := newDB(t), repeat*sampleKeys
-			args := append(strings.Fields(flags), "-json", "-repeat", fmt.Sprint(repeat), "-db", db)
-			for _, share := range []float64{0.3, 0.6} {
-				r := start(t, append(args, "-crash-after", fmt.Sprint(share))...)
-				if r.code != -1 || r.stdout != "" {
-					t.Fatalf("exit code %d, want death by SIGKILL\n%s", r.code, r.stderr)
-				}
-				n := 0
-				if err := open(t, db).QueryRowContext(t.Context(), "SELECT count(*) FROM effects").Scan(&n); err != nil {
-					t.Fatal(err)
-				}
-				if want := int(share * float64(keys)); n < want || n > want+1 {
-					t.Errorf("killed when %d of %d were booked, want share %v", n, keys, share)
-				}
-			}
-			// The share is booked: it isn't killed again.
-			r := start(t, append(args, "-crash-after", "0.6")...).expect(t, exitOK)
-			r.once(t, keys)
-			if n := r.DuplicatesBy["store"]; n < int64(keys)*6/10 {
-				t.Errorf("%d keys were known to the store, 0.6 of %d were booked", n, keys)
-			}
-			r = start(t, args...).expect(t, exitOK)
-			r.once(t, keys)
-			if n := r.DuplicatesBy["store"]; n != int64(keys) {
-				t.Errorf("%d keys were known to the store, want all %d", n, keys)
-			}
-		})
+	for _, s := range inputs(t, 6) {
+		for name, flags := range map[string]string{
+			"flaky":      "-dup 0.5 -fail 0.3",
+			"one worker": "-dup 0.5 -fail 0.3 -workers 1 -buffer 0",
+			"impatient":  "-dup 0.5 -fail 0.3 -timeout 5ms",
+		} {
+			t.Run(s.name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				crashAndRestart(t, newDB(t), s, strings.Fields(flags))
+			})
+		}
+	}
+}
+
+func crashAndRestart(t *testing.T, db string, s played, flags []string) {
+	args := slices.Concat(flags, s.args, []string{"-json", "-db", db})
+	for _, share := range []float64{0.3, 0.6} {
+		r := start(t, append(args, "-crash-after", fmt.Sprint(share))...)
+		if r.code != -1 || r.stdout != "" {
+			t.Fatalf("exit code %d, want death by SIGKILL\n%s", r.code, r.stderr)
+		}
+		n := 0
+		if err := open(t, db).QueryRowContext(t.Context(), "SELECT count(*) FROM effects").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if want := int(math.Ceil(share * float64(s.keys))); n != want {
+			t.Errorf("killed when %d of %d were booked, want %d", n, s.keys, want)
+		}
+	}
+	// The share is booked: it isn't killed again.
+	r := start(t, append(args, "-crash-after", "0.6")...).expect(t, exitOK)
+	r.once(t, s.keys)
+	if n := r.DuplicatesBy["store"]; n < int64(s.keys)*6/10 {
+		t.Errorf("%d keys were known to the store, 0.6 of %d were booked", n, s.keys)
+	}
+	r = start(t, args...).expect(t, exitOK)
+	r.once(t, s.keys)
+	if n := r.DuplicatesBy["store"]; n != int64(s.keys) {
+		t.Errorf("%d keys were known to the store, want all %d", n, s.keys)
 	}
 }
 

@@ -26,6 +26,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/oncepipe/oncepipe"
 )
 
 const (
@@ -117,13 +119,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 	code, err := play(ctx, o, stdout, stderr)
 	if err != nil {
 		fmt.Fprintf(stderr, "webhooks: %v\n", err)
+		if errors.Is(err, context.Canceled) { // before anything was sent
+			return exitInterrupted
+		}
 		return exitBroken
 	}
 	return code
 }
 
-// play runs the receiver and the sender until every delivery is acknowledged or
-// ctx ends, then looks into the database and says what it found.
+// play delivers until all is acknowledged or ctx ends, then looks into the
+// database and says what it found.
 func play(ctx context.Context, o options, stdout, stderr io.Writer) (int, error) {
 	in, err := readInput(o.input, o.repeat)
 	if err != nil {
@@ -145,19 +150,67 @@ func play(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 
 	dead := newDeadLetters()
 	dead.reject(in.rejected...)
-	p, hooks := build(o, books, dead)
-
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	d, err := deliver(ctx, o, in, books, dead, stderr)
 	if err != nil {
 		return 0, err
+	}
+	r, err := examine(d.stats, books, in, dead)
+	if err != nil {
+		return 0, err
+	}
+	r.Sent, r.Seconds = d.sent, d.took.Seconds()
+	dead.list(stderr)
+	if err := r.print(stdout, o); err != nil {
+		return 0, err
+	}
+	if d.left > 0 && ctx.Err() != nil {
+		if d.err != nil {
+			fmt.Fprintf(stderr, "webhooks: %v\n", d.err)
+		}
+		fmt.Fprintf(stderr, "interrupted: the pipeline drained and returned %d deliveries to the sender, "+
+			"who has %d that are not acknowledged; %s\n", r.stats.Returned, d.left, o.next())
+		return exitInterrupted, nil
+	}
+	if d.left > 0 {
+		err = fmt.Errorf("%d deliveries are not acknowledged", d.left)
+	}
+	if err := errors.Join(d.err, err, r.broken(o, dead)); err != nil {
+		return 0, err
+	}
+	return exitOK, nil
+}
+
+// next says what an interrupted user can do.
+func (o options) next() string {
+	if o.temporary != "" {
+		return "with -db a second start would finish them"
+	}
+	return "start again with the same -db and they are finished"
+}
+
+// delivered is what sender and pipeline say of a run.
+type delivered struct {
+	sent  int64 // requests
+	left  int64 // deliveries that are not acknowledged
+	took  time.Duration
+	stats oncepipe.Stats
+	err   error // of Run
+}
+
+// deliver runs the receiver and the sender.
+func deliver(ctx context.Context, o options, in *input, books *ledger, dead *deadLetters, stderr io.Writer) (delivered, error) {
+	p, hooks := build(o, books, dead)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return delivered{}, err
 	}
 	server := &http.Server{Handler: hooks, ReadHeaderTimeout: 10 * time.Second}
 	sender := newSender("http://"+listener.Addr().String(), o, dead)
 	fmt.Fprintf(stderr, "receiving on %s, %d keys to deliver\n", sender.url, in.keyCount())
 
 	// Ctrl-C ends both contexts. Otherwise the sender ends first, when all it has is
-	// acknowledged, and the pipeline is told to stop; if Run ends by itself, because
-	// of an error, there is nobody left to send to.
+	// acknowledged, and the pipeline is told to stop. If Run or the server ends by
+	// itself, because of an error, there is nobody left to send to.
 	running, stopRunning := context.WithCancel(ctx)
 	defer stopRunning()
 	sending, stopSending := context.WithCancel(ctx)
@@ -179,35 +232,6 @@ func play(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 	stopRunning()
 	runErr := <-ended
 	progress.stop()
-	// All is answered but what nobody waits for any more.
-	if err := server.Close(); err != nil {
-		return 0, err
-	}
-
-	r, err := examine(p.Stats(), books, in, dead)
-	if err != nil {
-		return 0, err
-	}
-	r.Sent = sender.sent.Load()
-	r.Seconds = time.Since(begun).Seconds()
-	dead.list(stderr)
-	if err := r.print(stdout, o); err != nil {
-		return 0, err
-	}
-	if left > 0 && ctx.Err() != nil {
-		if runErr != nil {
-			fmt.Fprintf(stderr, "webhooks: %v\n", runErr)
-		}
-		fmt.Fprintf(stderr, "interrupted: the pipeline drained and returned %d deliveries to the sender, "+
-			"who has %d that are not acknowledged; start again with the same -db and they are finished\n",
-			r.stats.Returned, left)
-		return exitInterrupted, nil
-	}
-	if left > 0 {
-		err = fmt.Errorf("%d deliveries are not acknowledged", left)
-	}
-	if err := errors.Join(runErr, err, r.broken(o, dead)); err != nil {
-		return 0, err
-	}
-	return exitOK, nil
+	err = server.Close() // all is answered but what nobody waits for any more
+	return delivered{sender.sent.Load(), left, time.Since(begun), p.Stats(), runErr}, err
 }

@@ -180,23 +180,30 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// The sample, and the file that ONCEPIPE_WEBHOOKS names.
-func TestOneEffectPerKey(t *testing.T) {
-	t.Parallel()
-	type source struct {
-		name string
-		args []string
-		keys int
-	}
-	sources := []source{{"sample", []string{"-repeat", "8"}, 8 * sampleKeys}}
+// played is what a test plays: the sample, and the file that ONCEPIPE_WEBHOOKS
+// names.
+type played struct {
+	name string
+	args []string
+	keys int
+}
+
+func inputs(t *testing.T, repeat int) []played {
+	t.Helper()
+	all := []played{{"sample", []string{"-repeat", fmt.Sprint(repeat)}, repeat * sampleKeys}}
 	if file := os.Getenv("ONCEPIPE_WEBHOOKS"); file != "" {
 		in, err := readInput(file, 20)
 		if err != nil {
 			t.Fatal(err)
 		}
-		sources = append(sources, source{"file", []string{"-repeat", "20", "-input", file}, in.keyCount()})
+		all = append(all, played{"file", []string{"-repeat", "20", "-input", file}, in.keyCount()})
 	}
-	for _, s := range sources {
+	return all
+}
+
+func TestOneEffectPerKey(t *testing.T) {
+	t.Parallel()
+	for _, s := range inputs(t, 8) {
 		for name, flags := range map[string]string{
 			"flaky":      "-dup 0.5 -fail 0.3",
 			"quiet":      "-dup 0 -fail 0 -timeout 1m",

@@ -88,8 +88,13 @@ var keyRules = []namedRule{
 	}},
 	{"R77 namespace and key are not run together", func(s *subject) {
 		for _, r := range []oncepipe.RecordID{
-			{Namespace: "a", Key: "bc"}, {Namespace: "ab", Key: "c"}, {Namespace: "", Key: "abc"},
-			{Namespace: "a/b", Key: "c"}, {Namespace: "a", Key: "b/c"}, {Namespace: "a\x00b", Key: "c"}, {Namespace: "a", Key: "b\x00c"},
+			{Namespace: "a", Key: "bc"},
+			{Namespace: "ab", Key: "c"},
+			{Namespace: "", Key: "abc"},
+			{Namespace: "a/b", Key: "c"},
+			{Namespace: "a", Key: "b/c"},
+			{Namespace: "a\x00b", Key: "c"},
+			{Namespace: "a", Key: "b\x00c"},
 		} {
 			req := request("")
 			req.RecordID = r

@@ -13,8 +13,13 @@ var resultRules = []namedRule{
 			result []byte
 			has    bool
 		}{
-			{"nil", nil, true}, {"empty", []byte{}, true}, {"zero", []byte("0"), true}, {"null", []byte("null"), true},
-			{"bytes", []byte("\x00\xff'\n\\"), true}, {"absent", nil, false}, {"not meant", []byte("no"), false},
+			{"nil", nil, true},
+			{"empty", []byte{}, true},
+			{"zero", []byte("0"), true},
+			{"null", []byte("null"), true},
+			{"bytes", []byte("\x00\xff'\n\\"), true},
+			{"absent", nil, false},
+			{"not meant", []byte("no"), false},
 		} {
 			s.completion(true, oncepipe.Completion{RecordID: id(c.key), Claim: s.acquire(c.key), Result: c.result, HasResult: c.has})
 			want := c.result

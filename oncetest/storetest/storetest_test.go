@@ -30,15 +30,19 @@ type faulty struct {
 func (f *faulty) Claim(ctx context.Context, r []oncepipe.ClaimRequest) ([]oncepipe.ClaimAnswer, error) {
 	return f.claim(ctx, slices.Clone(r))
 }
+
 func (f *faulty) Complete(ctx context.Context, r []oncepipe.Completion) ([]bool, error) {
 	return f.complete(ctx, slices.Clone(r))
 }
+
 func (f *faulty) Extend(ctx context.Context, r []oncepipe.Extension) ([]bool, error) {
 	return f.extend(ctx, slices.Clone(r))
 }
+
 func (f *faulty) Release(ctx context.Context, r []oncepipe.ReleaseRequest) ([]bool, error) {
 	return f.release(ctx, slices.Clone(r))
 }
+
 func (f *faulty) Lookup(ctx context.Context, r []oncepipe.RecordID) ([]oncepipe.Record, error) {
 	return f.lookup(ctx, r)
 }

@@ -46,8 +46,15 @@ func TestStatements_AreFilledIn(t *testing.T) {
 
 func TestConfig_Refused(t *testing.T) {
 	for _, cfg := range []Config{
-		{Dialect: 99}, {Prefix: "a b"}, {Prefix: "1a"}, {Prefix: "a;--"}, {Prefix: "ä"}, {Prefix: strings.Repeat("a", 32)},
-		{Retention: -1}, {MaxResult: -1}, {BusyTimeout: -1},
+		{Dialect: 99},
+		{Prefix: "a b"},
+		{Prefix: "1a"},
+		{Prefix: "a;--"},
+		{Prefix: "ä"},
+		{Prefix: strings.Repeat("a", 32)},
+		{Retention: -1},
+		{MaxResult: -1},
+		{BusyTimeout: -1},
 	} {
 		if _, err := Open(t.Context(), nil, cfg); err == nil {
 			t.Errorf("%+v: opened", cfg)

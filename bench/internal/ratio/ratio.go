@@ -52,6 +52,15 @@ func (t Times) Over(base Times) float64 {
 	return median(quotients)
 }
 
+// Minus is what t took longer than base, round by round.
+func (t Times) Minus(base Times) Times {
+	more := make(Times, len(t))
+	for i := range t {
+		more[i] = t[i] - base[i]
+	}
+	return more
+}
+
 func median(of []float64) float64 {
 	slices.Sort(of)
 	return (of[(len(of)-1)/2] + of[len(of)/2]) / 2

@@ -53,3 +53,9 @@ func TestAtMost(t *testing.T) {
 		}
 	}
 }
+
+func TestMinus(t *testing.T) {
+	if got, want := (Times{5, 7}).Minus(Times{2, 10}), (Times{3, -3}); !slices.Equal(got, want) {
+		t.Errorf("Minus = %v, want %v", got, want)
+	}
+}
