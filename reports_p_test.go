@@ -146,7 +146,7 @@ func TestP07_RetriesHaveALimit(t *testing.T) {
 // What is remembered of a failed item goes with the item.
 func TestP09_NoResidueOfFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = 20_000
+		const n = 5_000
 		p := oncepipe.New("residue", oncepipe.Config{})
 		in := oncepipe.FromSeq(p, "src", func(yield func(int) bool) {
 			for i := range n {
@@ -683,11 +683,11 @@ func TestP43_BuiltAndNotRun(t *testing.T) {
 	})
 }
 
-// A hundred thousand parked items are no goroutine and no timer each: a stage
+// Twenty thousand parked items are no goroutine and no timer each: a stage
 // makes one timer, in its lane.
 func TestP44_ParkedItemsHaveOneTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = 100_000
+		const n = 20_000
 		p := oncepipe.New("parked", oncepipe.Config{})
 		ch := make(chan int)
 		policy := brokerRetry(time.Hour)

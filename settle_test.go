@@ -576,7 +576,7 @@ func TestI5_HeirWhoseTimeIsUp(t *testing.T) {
 	var led *entry[int]
 	for i := range settles {
 		it := n.admit(Delivery[int]{Value: i, Settle: func(context.Context, Settlement) error { settles[i]++; return nil }})
-		if e, _ := d.enter(it, 1, "k", ""); e != nil {
+		if e, _ := d.enter(it, d.digest("k"), "k", ""); e != nil {
 			led = e
 		}
 	}

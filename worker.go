@@ -121,7 +121,7 @@ func (w *worker[A, B]) next() bool {
 		select {
 		case it, ok := <-s.in.ch:
 			if ok {
-				w.hand.item, w.hand.retry = it, nil
+				w.hand = job[A]{item: it}
 				return true
 			}
 			w.inputEnded()
