@@ -702,3 +702,62 @@ func TestR27_NewTokenForEveryAcquisition(t *testing.T) {
 		}
 	})
 }
+
+// A takeover whose answer was lost is given back, and whoever comes next is told
+// of it nevertheless.
+func TestR49_TakeoverIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newFaulty()
+		a.abandon(t, "step", "k")
+		time.Sleep(oncepipe.DefaultLease)
+		a.after = failCalls("claim", 3)
+		call := oncepipe.OnceDo(a, "step", func(ctx context.Context, _ int) error {
+			if info, _ := oncepipe.InfoFrom(ctx); !info.Takeover || info.Attempt != 2 {
+				t.Errorf("info %+v", info)
+			}
+			return nil
+		})
+		if err := call(keyed(t), 0); !errors.Is(err, errLine) {
+			t.Errorf("got %v", err)
+		}
+		a.wantState(t, "step", oncepipe.StateWaiting, 1)
+		if err := call(keyed(t), 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A step inside a step: each has its record, its token and its claim.
+func TestOnceInsideOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newFaulty()
+		var tokens [3]string
+		inner := oncepipe.Once(a, "inner", func(ctx context.Context, _ int) (int, error) {
+			info, _ := oncepipe.InfoFrom(ctx)
+			tokens[1] = info.Token()
+			time.Sleep(time.Minute)
+			return 1, nil
+		})
+		fail := errBroken
+		outer := oncepipe.Once(a, "outer", func(ctx context.Context, n int) (int, error) {
+			info, _ := oncepipe.InfoFrom(ctx)
+			tokens[0] = info.Token()
+			v, err := inner(ctx, n)
+			info, _ = oncepipe.InfoFrom(ctx)
+			tokens[2] = info.Token()
+			return v, errors.Join(err, fail)
+		})
+		if _, err := outer(keyed(t), 0); !errors.Is(err, errBroken) {
+			t.Errorf("got %v", err)
+		}
+		fail = nil
+		if v, err := outer(keyed(t), 0); v != 1 || err != nil {
+			t.Errorf("got %v, %v", v, err)
+		}
+		if tokens[0] == tokens[1] || tokens[0] != tokens[2] {
+			t.Errorf("tokens %v", tokens)
+		}
+		a.wantState(t, "inner", oncepipe.StateCompleted, 1)
+		a.wantState(t, "outer", oncepipe.StateCompleted, 2)
+	})
+}

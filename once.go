@@ -385,6 +385,7 @@ func (o *once[A, B]) resolve(ctx context.Context, id RecordID, v A, cause error)
 	case cause != nil && IsPermanent(cause):
 		res.To = StateFailed
 	}
+	ctx = context.WithoutCancel(ctx) // an answer is not to be thrown away
 	done, err := repeated(ctx, claimTries, func() ([]bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.cfg.Lease/claimTries)
 		defer cancel()

@@ -161,6 +161,9 @@ func ExampleInfoFrom() {
 	ctx := oncepipe.WithKey(context.Background(), "order-1")
 	_, _, _ = charge(ctx, ""), charge(ctx, ""), refund(ctx, "")
 	// Output:
+	// charge order-1 1 7bc73090c621377fe5d1c511f2e834ff
+	// charge order-1 2 7bc73090c621377fe5d1c511f2e834ff
+	// refund order-1 1 ae9512b68bec623cad368085a58d282a
 }
 
 // What Once acts on: the record of a step, for looking it up.
@@ -174,7 +177,7 @@ func ExampleStepID() {
 	records, _ := store.Lookup(ctx, []oncepipe.RecordID{id})
 	fmt.Println(id, records[0].State, records[0].Reason)
 	// Output:
-	// {charge order-1} failed: card expired
+	// {charge order-1} failed card expired
 }
 
 // A function of your own that remembers results says when it returned one.

@@ -20,6 +20,13 @@ import (
 	"pgregory.net/rapid"
 )
 
+const (
+	completed = oncepipe.StateCompleted
+	waiting   = oncepipe.StateWaiting
+	failed    = oncepipe.StateFailed
+	unknown   = oncepipe.StateUnknown
+)
+
 // ended is how a call ended, be it by a panic or Goexit.
 type ended[B any] struct {
 	v        B
@@ -65,12 +72,6 @@ func TestR36_EveryExitLeavesItsState(t *testing.T) {
 	fails := func(err error) handler { return func(context.Context, int) (int, error) { return 0, err } }
 	panics := func(context.Context, int) (int, error) { panic("ouch") }
 	exits := func(context.Context, int) (int, error) { runtime.Goexit(); return 0, nil }
-	const (
-		completed = oncepipe.StateCompleted
-		waiting   = oncepipe.StateWaiting
-		failed    = oncepipe.StateFailed
-		unknown   = oncepipe.StateUnknown
-	)
 	for _, c := range []struct {
 		name    string
 		fn      handler
@@ -535,16 +536,17 @@ func TestR48_AtMostOnceAfterAnError(t *testing.T) {
 		runs    int
 		outcome oncepipe.Outcome
 		reason  oncepipe.Reason
+		state   oncepipe.State
 	}{
-		{"open", errBroken, nil, 1, dead, oncepipe.ReasonUnknown},
-		{"open, with a mark inside", wrapped, nil, 1, dead, oncepipe.ReasonUnknown},
-		{"panic", nil, nil, 1, dead, oncepipe.ReasonUnknown},
-		{"happened", errBroken, func(int) (string, bool) { return "found", true }, 1, done, ""},
-		{"panic, happened", nil, func(int) (string, bool) { return "found", true }, 1, done, ""},
-		{"panic, did not happen", nil, func(int) (string, bool) { return "", false }, 1, dead, oncepipe.ReasonPanic},
-		{"did not happen", errBroken, func(n int) (string, bool) { return "found", n > 2 }, 3, done, ""},
-		{"did not happen, permanent", oncepipe.Permanent(errBroken), func(int) (string, bool) { return "", false }, 1, dead, oncepipe.ReasonPermanent},
-		{"not applied", oncepipe.NotApplied(errBroken), func(int) (string, bool) { panic("asked") }, 4, dead, oncepipe.ReasonExhausted},
+		{"open", errBroken, nil, 1, dead, oncepipe.ReasonUnknown, unknown},
+		{"open, with a mark inside", wrapped, nil, 1, dead, oncepipe.ReasonUnknown, unknown},
+		{"panic", nil, nil, 1, dead, oncepipe.ReasonUnknown, unknown},
+		{"happened", errBroken, func(int) (string, bool) { return "found", true }, 1, done, "", completed},
+		{"panic, happened", nil, func(int) (string, bool) { return "found", true }, 1, done, "", completed},
+		{"panic, did not happen", nil, func(int) (string, bool) { return "", false }, 1, dead, oncepipe.ReasonPanic, failed},
+		{"did not happen", errBroken, func(n int) (string, bool) { return "found", n > 2 }, 3, done, "", completed},
+		{"did not happen, permanent", oncepipe.Permanent(errBroken), func(int) (string, bool) { return "", false }, 1, dead, oncepipe.ReasonPermanent, failed},
+		{"not applied", oncepipe.NotApplied(errBroken), func(int) (string, bool) { panic("asked") }, 4, dead, oncepipe.ReasonExhausted, waiting},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -576,7 +578,39 @@ func TestR48_AtMostOnceAfterAnError(t *testing.T) {
 				if c.reason != "" && r.letter(0).Reason != c.reason {
 					t.Errorf("dead letter %+v", r.letter(0))
 				}
+				if rec := a.recordOf(t, oncepipe.RecordID{Namespace: "rig/step", Key: "k"}); rec.State != c.state {
+					t.Errorf("record %+v", rec)
+				}
 			})
+		})
+	}
+}
+
+// A time-out leaves it open whether the effect happened. A Resolve that does not
+// mind that the attempt's time is over is heard; one that does is asked again.
+func TestR48_AtMostOnceAfterATimeout(t *testing.T) {
+	for _, deaf := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newFaulty()
+			r := newRig(t)
+			asked := 0
+			cfg := oncepipe.OnceConfig[brokerMsg, struct{}]{AtMostOnce: true}
+			cfg.Resolve = func(ctx context.Context, _ brokerMsg) (struct{}, bool, error) {
+				if asked++; !deaf && ctx.Err() != nil {
+					return struct{}{}, false, ctx.Err()
+				}
+				return struct{}{}, true, nil
+			}
+			oncepipe.Sink(r.in, "work", oncepipe.DoWith(a, "step", cfg, r.handler(func(ctx context.Context, _ brokerMsg, _ int) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})), oncepipe.Timeout(time.Second), oncepipe.Retry(brokerRetry(time.Second)))
+			r.run("k")
+			r.wantRuns("k", 1)
+			r.wantOutcomes("k", done)
+			if deaf != (asked == 1) {
+				t.Errorf("asked %d times", asked)
+			}
 		})
 	}
 }

@@ -262,7 +262,7 @@ func (s *stage[A, B]) abandon() []AbandonedHandler {
 	var names []AbandonedHandler
 	for _, w := range s.crew {
 		if a := w.current.Load(); a != nil {
-			names = append(names, AbandonedHandler{Stage: s.name, Key: a.ticket.key, Attempt: a.number})
+			names = append(names, AbandonedHandler{Stage: s.name, Key: a.ticket.key, Attempt: int(a.number)})
 			a.ticket.scope.force(verdict{outcome: Returned, err: ErrDrainTimeout})
 		}
 	}
@@ -317,8 +317,9 @@ func (s *stage[A, B]) stats() StageStats {
 	}
 	oldest, found := s.lane.oldest()
 	for _, w := range s.crew {
-		st.Runs += w.runs.Load()
-		if a := w.current.Load(); a != nil {
+		n, a := w.begun()
+		st.Runs += n
+		if a != nil {
 			st.Running++
 			if !found || a.ticket.scope.admitted < oldest {
 				oldest, found = a.ticket.scope.admitted, true

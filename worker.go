@@ -14,7 +14,8 @@ import (
 type attempt struct {
 	stage  *stageCore
 	ticket *ticket // never written to behind a stage, see traits.shared
-	number int
+	number int32
+	run    uint32 // of its worker, counted modulo 2³²
 }
 
 // The context's end is that of the pipeline's handlers: it outlives the
@@ -34,7 +35,7 @@ func (a *attempt) Value(key any) any {
 func (a *attempt) info() Info {
 	return Info{
 		Pipeline: a.stage.p.name, Stage: a.stage.name, Namespace: a.stage.namespace,
-		Key: a.ticket.key, Attempt: a.number,
+		Key: a.ticket.key, Attempt: int(a.number),
 	}
 }
 
@@ -50,13 +51,15 @@ type worker[A, B any] struct {
 	s *stage[A, B]
 
 	current atomic.Pointer[attempt] // nil while it has no item
-	runs    atomic.Int64
+	idle    atomic.Int64            // runs begun before it last had no item
 
-	holding bool   // a slot, without an item
-	hand    job[A] // the item that it runs
-	running bool   // the handler is
-	open    bool   // the item in hand is not over
-	slab    []attempt
+	holding  bool   // a slot, without an item
+	hand     job[A] // the item that it runs
+	running  bool   // the handler is
+	emitting bool   // operators behind the stage are
+	open     bool   // the item in hand is not over
+	runs     int64
+	slab     []attempt
 
 	_ [64]byte // its counters are not another worker's cache line
 }
@@ -80,7 +83,7 @@ func (w *worker[A, B]) drive() {
 
 func (w *worker[A, B]) leave() {
 	s := w.s
-	w.current.Store(nil)
+	w.rest()
 	// After a hard stop nobody waits for the end of an input, and somebody may
 	// still emit.
 	if s.running.Add(-1) == 0 && !s.p.hard.Load() {
@@ -136,7 +139,7 @@ func (w *worker[A, B]) next() bool {
 // pipeline stopped; who finds that it does passes it on to the next worker.
 func (w *worker[A, B]) nextSlow() bool {
 	s := w.s
-	w.current.Store(nil)
+	w.rest()
 	w.hand = job[A]{}
 	for {
 		if s.p.hard.Load() || s.isDone() {
@@ -240,11 +243,11 @@ func (w *worker[A, B]) run() {
 	t := w.hand.t
 	a := &w.slab[0]
 	w.slab = w.slab[1:]
-	a.stage, a.ticket, a.number = &s.stageCore, t, w.hand.attempts()+1
+	w.runs++
+	a.stage, a.ticket, a.number, a.run = &s.stageCore, t, int32(w.hand.attempts()+1), uint32(w.runs)
 	w.current.Store(a)
 	w.holding = false
 	w.running, w.open = true, true
-	w.runs.Add(1)
 	var v B
 	var err error
 	if s.plain {
@@ -262,9 +265,27 @@ func (w *worker[A, B]) run() {
 		w.open = false
 		s.seq.put(w.hand.retry.seq, emission[B]{full: true, emit: true, item: item[B]{v, t}})
 	default:
-		s.out.pass(item[B]{v, t})
+		w.emitting = true
+		s.out.next.accept(item[B]{v, t})
+		w.emitting = false
 		w.over(w.hand, false)
 	}
+}
+
+// begun is how many runs the worker has begun. It may be called from anywhere.
+func (w *worker[A, B]) begun() (int64, *attempt) {
+	n := w.idle.Load() // before current, whose run is none of those then
+	a := w.current.Load()
+	if a == nil {
+		return w.idle.Load(), nil
+	}
+	return n + int64(a.run-uint32(n)), a
+}
+
+// rest notes that the worker has no item.
+func (w *worker[A, B]) rest() {
+	w.idle.Store(w.runs)
+	w.current.Store(nil)
 }
 
 func (w *worker[A, B]) runLimited(a *attempt, in A) (v B, err error) {
@@ -298,6 +319,11 @@ func (w *worker[A, B]) crashed(r any) {
 			}
 		}()
 		w.fail(j, crashError(r))
+	case w.emitting:
+		w.emitting = false
+		s := w.s
+		s.p.crashed(s.name, j.t, j.v, r)
+		w.over(j, false)
 	case w.open:
 		// Something behind the handler ended the goroutine. What was handed on is
 		// settled by then; force is for what was not.

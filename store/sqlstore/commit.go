@@ -191,7 +191,7 @@ func (st *Store) commit(ctx context.Context, jobs []*job) error {
 func (st *Store) transact(ctx context.Context, f func(*session) error) error {
 	return st.patiently(ctx, func() (bool, error) {
 		err := inTx(ctx, st.db, func(tx *sql.Tx) error { return f(&session{st: st, tx: tx}) })
-		return st.again(err), err
+		return st.again(err), because(ctx, err)
 	})
 }
 

@@ -17,6 +17,15 @@ type commitError struct{ err error }
 func (e commitError) Error() string { return "commit: " + e.err.Error() }
 func (e commitError) Unwrap() error { return e.err }
 
+// because adds to err that ctx is over, where that ended the transaction and err
+// only says that it was ended.
+func because(ctx context.Context, err error) error {
+	if over := ctx.Err(); errors.Is(err, sql.ErrTxDone) && over != nil {
+		return fmt.Errorf("%w: %w", over, err)
+	}
+	return err
+}
+
 // inTx runs f in a transaction, which is undone when f fails, panics or ends its
 // goroutine. An error of f's is returned as it is.
 func inTx(ctx context.Context, db *sql.DB, f func(*sql.Tx) error) (err error) {

@@ -169,7 +169,7 @@ func (st *Store) once(ctx context.Context, step string, e effect) (found *row, e
 		oncepipe.Replayed(ctx)
 		return found, nil
 	case err != nil && !failed:
-		return nil, fmt.Errorf("sqlstore: step %q: %w", step, err)
+		return nil, fmt.Errorf("sqlstore: step %q: %w", step, because(ctx, err))
 	}
 	return nil, err
 }
