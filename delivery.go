@@ -71,13 +71,19 @@ func (s *scope) settle(v verdict) {
 func (s *scope) merge(v verdict) {
 	for {
 		old := s.worst.Load()
-		if old != nil && old.outcome >= v.outcome {
+		if old != nil && !v.worseThan(old) {
 			return
 		}
 		if s.worst.CompareAndSwap(old, &v) {
 			return
 		}
 	}
+}
+
+// worseThan says whether v counts in place of old. Of those that are returned
+// the one with the longest delay does.
+func (v *verdict) worseThan(old *verdict) bool {
+	return v.outcome > old.outcome || v.outcome == old.outcome && v.delay > old.delay
 }
 
 // force settles the scope whatever its items do. What they say later is not

@@ -336,8 +336,8 @@ func (w *world) inline(op string, v msg) {
 func parkedIn(s *stage[msg, msg], key string) bool {
 	s.lane.mu.Lock()
 	defer s.lane.mu.Unlock()
-	for _, e := range s.lane.heap {
-		if s.lane.jobs[e.place].t.key == key {
+	for place := range s.lane.index.All() {
+		if s.lane.jobs[place].t.key == key {
 			return true
 		}
 	}
@@ -454,7 +454,7 @@ func (w *world) name(kind string) string {
 func (w *world) watch(s *stage[msg, msg]) {
 	w.stages = append(w.stages, s.name)
 	w.lanes = append(w.lanes, func() (int, bool, int) {
-		return len(s.lane.heap), s.lane.timer.Stop(), len(s.slots)
+		return s.lane.index.Len(), s.lane.timer.Stop(), len(s.slots)
 	})
 }
 

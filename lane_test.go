@@ -124,44 +124,6 @@ func laneCase(t *testing.T, items, workers, slots, size int, always bool) {
 	}
 }
 
-// The heap against a sorted list, across the wrap of its sequence numbers.
-func TestLaneHeap(t *testing.T) {
-	check(t, 200, func(rt *rapid.T) {
-		var h laneHeap
-		var model []laneEntry
-		seq := uint32(math.MaxUint32 - 20)
-		rt.Repeat(map[string]func(*rapid.T){
-			"push": func(rt *rapid.T) {
-				e := laneEntry{due: int64(rapid.IntRange(0, 8).Draw(rt, "due")), seq: seq, place: seq}
-				seq++
-				h.push(e)
-				model = append(model, e)
-			},
-			"pop": func(rt *rapid.T) {
-				if len(model) == 0 {
-					rt.Skip()
-				}
-				slices.SortStableFunc(model, func(a, b laneEntry) int { return cmp.Compare(a.due, b.due) })
-				if h[0] != model[0] {
-					rt.Fatalf("first is %+v, want %+v", h[0], model[0])
-				}
-				h.pop()
-				model = model[1:]
-			},
-			"": func(rt *rapid.T) {
-				if len(h) != len(model) {
-					rt.Fatalf("%d entries, want %d", len(h), len(model))
-				}
-				for i := 1; i < len(h); i++ {
-					if h[i].before(h[(i-1)/4]) {
-						rt.Fatalf("entry %d is before the one above it", i)
-					}
-				}
-			},
-		})
-	})
-}
-
 func laneJob(v int) job[int] {
 	return job[int]{item: item[int]{v, &ticket{scope: &scope{}}}}
 }
@@ -280,7 +242,7 @@ func TestLaneIndexSize(t *testing.T) {
 		for range n / 2 {
 			l.take()
 		}
-		bytes := 16*cap(l.heap) + 4*cap(l.free)
+		bytes := l.index.Bytes()
 		if per := float64(bytes) / float64(n); per > 32 {
 			t.Errorf("%.1f bytes for an item", per)
 		}

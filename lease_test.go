@@ -262,6 +262,27 @@ func TestR35_ShortOutageDoesNotEndTheHandler(t *testing.T) {
 	})
 }
 
+// A renewal that hangs is given up early enough for another one.
+func TestR35_RenewalHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newFaulty()
+		a.before = func(ctx context.Context, op string, n int) error {
+			if op == "extend" && n%2 == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}
+		err := oncepipe.OnceDo(a, "step", func(ctx context.Context, _ int) error {
+			time.Sleep(5 * time.Minute)
+			return ctx.Err()
+		})(keyed(t), 0)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A longer one ends the handler's context before the store would let another in,
 // counted from when the last good request was sent.
 func TestR35_WatchdogEndsTheHandlerInTime(t *testing.T) {
@@ -512,9 +533,10 @@ func TestR51_CompleteIsRepeated(t *testing.T) {
 func TestR51_ResultThatTheStoreRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &refusing{newFaulty()}
+		began := time.Now()
 		v, err := oncepipe.Once(a, "step", func(context.Context, int) (string, error) { return "poison", nil })(keyed(t), 0)
-		if v != "poison" || err != nil {
-			t.Errorf("got %q, %v", v, err)
+		if v != "poison" || err != nil || time.Since(began) > 2*oncepipe.DefaultLease {
+			t.Errorf("got %q, %v after %v", v, err, time.Since(began))
 		}
 		if r := a.record(t, "step"); r.State != oncepipe.StateCompleted || r.HasResult {
 			t.Errorf("record %+v", r)

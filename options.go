@@ -24,7 +24,6 @@ type options struct {
 	namespace    string
 
 	guard    Guard
-	noGuard  bool
 	joinKey  int
 	joinAll  int
 	joinWait time.Duration

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/oncepipe/oncepipe/internal/due"
 )
 
 // Defaults of RetryPolicy.
@@ -48,13 +50,13 @@ type RetryPolicy struct {
 func (r RetryPolicy) check() error {
 	var errs []error
 	if r.MaxAttempts < 0 {
-		errs = append(errs, errors.New("MaxAttempts is negative"))
+		errs = append(errs, errors.New("negative MaxAttempts"))
 	}
 	if r.MaxDelay < 0 {
-		errs = append(errs, errors.New("MaxDelay is negative"))
+		errs = append(errs, errors.New("negative MaxDelay"))
 	}
 	if r.Slots < 0 || r.Slots > math.MaxInt32 {
-		errs = append(errs, errors.New("Slots is out of range"))
+		errs = append(errs, errors.New("slots out of range"))
 	}
 	return errors.Join(errs...)
 }
@@ -140,10 +142,8 @@ type lane[A any] struct {
 	closed bool
 	timer  *time.Timer
 	epoch  time.Time
-	heap   laneHeap
+	index  due.Index
 	jobs   []job[A] // by place
-	free   []uint32 // places in jobs
-	seq    uint32
 }
 
 func newLane[A any]() *lane[A] {
@@ -172,24 +172,19 @@ func (l *lane[A]) park(j job[A], delay time.Duration) bool {
 		return false
 	}
 	now := time.Since(l.epoch)
-	due := now + delay
-	if due < now {
-		due = math.MaxInt64
+	at := now + delay
+	if at < now {
+		at = math.MaxInt64
 	}
-	var place uint32
-	if n := len(l.free); n > 0 {
-		place = l.free[n-1]
-		l.free = l.free[:n-1]
-		l.jobs[place] = j
-	} else {
-		place = uint32(len(l.jobs))
+	place, first := l.index.Push(int64(at))
+	if int(place) == len(l.jobs) {
 		l.jobs = append(l.jobs, j)
+	} else {
+		l.jobs[place] = j
 	}
-	l.heap.push(laneEntry{due: int64(due), seq: l.seq, place: place})
-	l.seq++
 	l.parked.Add(1)
-	if l.heap[0].place == place {
-		l.timer.Reset(due - now)
+	if first {
+		l.timer.Reset(at - now)
 	}
 	return true
 }
@@ -198,29 +193,36 @@ func (l *lane[A]) park(j job[A], delay time.Duration) bool {
 func (l *lane[A]) take() (job[A], bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.heap) == 0 {
+	if l.index.Len() == 0 {
 		return job[A]{}, false
 	}
 	now := int64(time.Since(l.epoch))
-	first := l.heap[0]
-	if first.due > now {
-		l.timer.Reset(time.Duration(first.due - now))
+	place, at := l.index.First()
+	if at > now {
+		l.timer.Reset(time.Duration(at - now))
 		return job[A]{}, false
 	}
-	l.heap.pop()
-	j := l.jobs[first.place]
-	l.jobs[first.place] = job[A]{}
-	l.free = append(l.free, first.place)
+	j := l.pop(place)
 	l.parked.Add(-1)
-	switch {
-	case len(l.heap) == 0:
-		l.jobs, l.free = l.jobs[:0], l.free[:0]
-	case l.heap[0].due <= now:
-		l.wake()
-	default:
-		l.timer.Reset(time.Duration(l.heap[0].due - now))
+	if l.index.Len() > 0 {
+		if _, at := l.index.First(); at <= now {
+			l.wake()
+		} else {
+			l.timer.Reset(time.Duration(at - now))
+		}
 	}
 	return j, true
+}
+
+// pop takes the first item out.
+func (l *lane[A]) pop(place uint32) job[A] {
+	l.index.Pop()
+	j := l.jobs[place]
+	l.jobs[place] = job[A]{}
+	if l.index.Len() == 0 {
+		l.jobs = l.jobs[:0]
+	}
+	return j
 }
 
 // shut refuses further items, stops the timer and returns what is parked.
@@ -230,17 +232,16 @@ func (l *lane[A]) shut() []job[A] {
 	l.closed = true
 	l.timer.Stop()
 	now := int64(time.Since(l.epoch))
-	out := make([]job[A], 0, len(l.heap))
-	for len(l.heap) > 0 {
-		first := l.heap[0]
-		l.heap.pop()
-		j := l.jobs[first.place]
+	out := make([]job[A], 0, l.index.Len())
+	for l.index.Len() > 0 {
+		place, at := l.index.First()
+		j := l.pop(place)
 		if j.retry != nil {
-			j.retry.left = time.Duration(max(first.due-now, 0))
+			j.retry.left = time.Duration(max(at-now, 0))
 		}
 		out = append(out, j)
 	}
-	l.heap, l.jobs, l.free = nil, nil, nil
+	l.index, l.jobs = due.Index{}, nil
 	l.parked.Store(0)
 	return out
 }
@@ -250,72 +251,9 @@ func (l *lane[A]) shut() []job[A] {
 func (l *lane[A]) oldest() (time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var first time.Duration
-	for i, e := range l.heap {
-		if at := l.jobs[e.place].t.scope.admitted; i == 0 || at < first {
-			first = at
-		}
+	first := time.Duration(math.MaxInt64)
+	for place := range l.index.All() {
+		first = min(first, l.jobs[place].t.scope.admitted)
 	}
-	return first, len(l.heap) > 0
-}
-
-// laneEntry stands for a parked item: 16 bytes, without pointers, so that a
-// million of them are no work for the garbage collector.
-type laneEntry struct {
-	due   int64 // nanoseconds since the lane's epoch
-	seq   uint32
-	place uint32
-}
-
-func (a laneEntry) before(b laneEntry) bool {
-	return a.due < b.due || a.due == b.due && int32(a.seq-b.seq) < 0
-}
-
-// laneHeap is a 4-ary heap: half as deep as a binary one, and the children of
-// an entry share a cache line.
-type laneHeap []laneEntry
-
-func (h *laneHeap) push(e laneEntry) {
-	s := append(*h, e)
-	i := len(s) - 1
-	for i > 0 {
-		up := (i - 1) / 4
-		if !e.before(s[up]) {
-			break
-		}
-		s[i] = s[up]
-		i = up
-	}
-	s[i] = e
-	*h = s
-}
-
-// pop removes the first entry.
-func (h *laneHeap) pop() {
-	s := *h
-	last := len(s) - 1
-	e := s[last]
-	s = s[:last]
-	*h = s
-	i := 0
-	for {
-		child := 4*i + 1
-		if child >= last {
-			break
-		}
-		least := child
-		for c := child + 1; c < min(child+4, last); c++ {
-			if s[c].before(s[least]) {
-				least = c
-			}
-		}
-		if !s[least].before(e) {
-			break
-		}
-		s[i] = s[least]
-		i = least
-	}
-	if last > 0 {
-		s[i] = e
-	}
+	return first, l.index.Len() > 0
 }

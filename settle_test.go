@@ -594,3 +594,24 @@ func TestI5_HeirWhoseTimeIsUp(t *testing.T) {
 		t.Errorf("settled %v", settles)
 	}
 }
+
+// Of several children that are returned, the longest delay is the delivery's.
+func TestSettleLongestDelay(t *testing.T) {
+	for _, delays := range [][]time.Duration{{1, 3, 2}, {3, 2, 1}, {1, 2, 3}} {
+		got := &heardVerdict{}
+		s := &scope{owner: got}
+		s.open.Store(int32(len(delays) + 1))
+		s.settle(verdict{outcome: Done})
+		for _, d := range delays {
+			s.settle(verdict{outcome: Returned, delay: d})
+		}
+		if got.outcome != Returned || got.delay != 3 {
+			t.Errorf("delays %v: settled as %v with delay %d", delays, got.outcome, got.delay)
+		}
+	}
+}
+
+type heardVerdict struct{ verdict }
+
+func (h *heardVerdict) settled(v verdict)        { h.verdict = v }
+func (h *heardVerdict) holdLimit() time.Duration { return 0 }

@@ -208,7 +208,9 @@ func (st *Store) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-const maxPause = 32 * time.Millisecond
+// maxPause is short, because another process that is busy all the time leaves the
+// lock free for moments only, and nobody queues for it.
+const maxPause = 10 * time.Millisecond
 
 // patiently calls try until it says that trying again is of no use, ctx ends, or
 // Config.BusyTimeout is over.
