@@ -38,7 +38,7 @@ func bare(b *testing.B, db *sql.DB, stmt *sql.Stmt, first, n int) time.Duration 
 func BenchmarkPrice(b *testing.B) {
 	for _, sync := range []string{"FULL", "NORMAL"} { // NORMAL: no fsync for a commit, only CPU counts
 		b.Run("synchronous="+sync, func(b *testing.B) {
-			db := openDB(b, dsn(newFile(b), "synchronous("+sync+")"), 1)
+			db := openDB(b, dsnSync(newFile(b), sync), 1)
 			l := newLedger(b, db, sqlstore.Config{})
 			stmt, err := db.Prepare("INSERT INTO ledger (k) VALUES (?)")
 			if err != nil {
@@ -84,7 +84,7 @@ func median(of []float64) float64 {
 func BenchmarkStore(b *testing.B) {
 	for _, callers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("claim+complete/callers=%d", callers), func(b *testing.B) {
-			st := openStore(b, openDB(b, dsn(newFile(b), "synchronous(FULL)"), 0), sqlstore.Config{})
+			st := openStore(b, openDB(b, dsnSync(newFile(b), "FULL"), 0), sqlstore.Config{})
 			b.SetParallelism(max(callers/2, 1))
 			next := counter()
 			work := func() {
@@ -103,7 +103,7 @@ func BenchmarkStore(b *testing.B) {
 		})
 	}
 	b.Run("claims in batches of 256", func(b *testing.B) {
-		st := openStore(b, openDB(b, dsn(newFile(b), "synchronous(FULL)"), 0), sqlstore.Config{})
+		st := openStore(b, openDB(b, dsnSync(newFile(b), "FULL"), 0), sqlstore.Config{})
 		next := counter()
 		for b.Loop() {
 			reqs := make([]oncepipe.ClaimRequest, 256)
@@ -117,7 +117,7 @@ func BenchmarkStore(b *testing.B) {
 		b.ReportMetric(256*float64(b.N)/b.Elapsed().Seconds(), "keys/s")
 	})
 	b.Run("duplicates", func(b *testing.B) {
-		l := newLedger(b, openDB(b, dsn(newFile(b), "synchronous(FULL)"), 0), sqlstore.Config{})
+		l := newLedger(b, openDB(b, dsnSync(newFile(b), "FULL"), 0), sqlstore.Config{})
 		do := sqlstore.TxDo(l.Store, "book", book)
 		ctx := oncepipe.WithKey(context.Background(), "k")
 		for b.Loop() {
@@ -153,7 +153,7 @@ func counter() func() int64 {
 // are pruned beside it.
 func BenchmarkPrune(b *testing.B) {
 	for b.Loop() {
-		db := openDB(b, dsn(newFile(b), "synchronous(FULL)"), 0)
+		db := openDB(b, dsnSync(newFile(b), "FULL"), 0)
 		advance := newClock(b, db)
 		st := openStore(b, db, sqlstore.Config{Clock: testClock})
 		const records = 500_000

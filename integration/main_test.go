@@ -33,7 +33,12 @@ func TestMain(m *testing.M) {
 // deal with locks all by itself. Without fsync only a power failure could lose
 // something, and no test has one.
 func dsn(file string, pragmas ...string) string {
-	q := url.Values{"_pragma": append([]string{"journal_mode(WAL)", "synchronous(OFF)"}, pragmas...)}
+	return dsnSync(file, "OFF", pragmas...)
+}
+
+// dsnSync is dsn with fsync, where its price counts.
+func dsnSync(file, synchronous string, pragmas ...string) string {
+	q := url.Values{"_pragma": append(pragmas, "journal_mode(WAL)", "synchronous("+synchronous+")")}
 	return "file:" + file + "?" + q.Encode()
 }
 
