@@ -92,6 +92,7 @@ type sourceNode[T any] struct {
 	loop func(context.Context) error // until the source is at its end
 
 	slab     []delivery[T]
+	used     int // of slab
 	admitted atomic.Int64
 	outcomes outcomeCounters
 	busy     atomic.Bool // the loop runs
@@ -207,11 +208,11 @@ func (n *sourceNode[T]) admit(in Delivery[T]) item[T] {
 // emit sends a value of a source without keys and settlement on its way.
 // Only the source's own goroutine calls it.
 func (n *sourceNode[T]) emit(v T, at time.Duration) {
-	if len(n.slab) == 0 {
-		n.slab = make([]delivery[T], deliverySlab)
+	if n.used == len(n.slab) {
+		n.slab, n.used = make([]delivery[T], deliverySlab), 0
 	}
-	d := &n.slab[0]
-	n.slab = n.slab[1:]
+	d := &n.slab[n.used]
+	n.used++
 	n.send(n.item(d, v, at))
 }
 

@@ -53,13 +53,13 @@ type worker[A, B any] struct {
 	current atomic.Pointer[attempt] // nil while it has no item
 	idle    atomic.Int64            // runs begun before it last had no item
 
-	holding  bool   // a slot, without an item
-	hand     job[A] // the item that it runs
-	running  bool   // the handler is
-	emitting bool   // operators behind the stage are
-	open     bool   // the item in hand is not over
+	holding  bool // a slot, without an item
+	running  bool // the handler is
+	emitting bool // operators behind the stage are
+	open     bool // the item in hand is not over
 	runs     int64
 	slab     []attempt
+	used     int // of slab
 
 	_ [64]byte // its counters are not another worker's cache line
 }
@@ -67,6 +67,7 @@ type worker[A, B any] struct {
 // drive runs the worker until the stage is done. A panic of a handler or a
 // Goexit unwinds to here: the goroutine is replaced.
 func (w *worker[A, B]) drive() {
+	var j job[A] // on the stack: the heap would cost the collector's barriers
 	ended := false
 	defer func() {
 		if ended {
@@ -75,9 +76,14 @@ func (w *worker[A, B]) drive() {
 		}
 		r := recover()
 		defer w.s.p.spawn(w.drive) // afterwards: there is one goroutine to a worker
-		w.crashed(r)
+		w.crashed(j, r)
 	}()
-	w.loop()
+	for w.next(&j) {
+		if gate := w.s.gate.Load(); gate != nil && !w.wait(&j, *gate) {
+			continue
+		}
+		w.run(&j)
+	}
 	ended = true
 }
 
@@ -94,19 +100,10 @@ func (w *worker[A, B]) leave() {
 	}
 }
 
-func (w *worker[A, B]) loop() {
-	for w.next() {
-		if gate := w.s.gate.Load(); gate != nil && !w.wait(*gate) {
-			continue
-		}
-		w.run()
-	}
-}
-
-// next takes the next item into the worker's hand: due ones first, then the
+// next takes the next item into j: due ones first, then the
 // buffer's. It tries without waiting before it waits, which is what a busy stage
 // needs. It returns false when there is nothing more to do.
-func (w *worker[A, B]) next() bool {
+func (w *worker[A, B]) next(j *job[A]) bool {
 	s := w.s
 	if s.p.hard.Load() {
 		return false
@@ -114,7 +111,7 @@ func (w *worker[A, B]) next() bool {
 	if s.lane.parked.Load() > 0 {
 		select {
 		case <-s.lane.ready:
-			if w.due() {
+			if w.due(j) {
 				return true
 			}
 		default:
@@ -124,23 +121,23 @@ func (w *worker[A, B]) next() bool {
 		select {
 		case it, ok := <-s.in.ch:
 			if ok {
-				w.hand = job[A]{item: it}
+				*j = job[A]{item: it}
 				return true
 			}
 			w.inputEnded()
 		default:
 		}
 	}
-	return w.nextSlow()
+	return w.nextSlow(j)
 }
 
 // nextSlow waits on two channels, no more: what a waiting worker costs grows with
 // their number. So the lane's token also says that the stage is done or the
 // pipeline stopped; who finds that it does passes it on to the next worker.
-func (w *worker[A, B]) nextSlow() bool {
+func (w *worker[A, B]) nextSlow(j *job[A]) bool {
 	s := w.s
 	w.rest()
-	w.hand = job[A]{}
+	*j = job[A]{}
 	for {
 		if s.p.hard.Load() || s.isDone() {
 			s.lane.wake()
@@ -149,10 +146,10 @@ func (w *worker[A, B]) nextSlow() bool {
 		switch {
 		case s.seq != nil:
 			select {
-			case w.hand = <-s.seq.work:
+			case *j = <-s.seq.work:
 				return true
 			case <-s.lane.ready:
-				if w.due() {
+				if w.due(j) {
 					return true
 				}
 			}
@@ -160,18 +157,18 @@ func (w *worker[A, B]) nextSlow() bool {
 			select {
 			case it, ok := <-s.in.ch:
 				if ok {
-					w.hand.item = it
+					j.item = it
 					return true
 				}
 				w.inputEnded()
 			case <-s.lane.ready:
-				if w.due() {
+				if w.due(j) {
 					return true
 				}
 			}
 		case s.inputClosed.Load():
 			<-s.lane.ready
-			if w.due() {
+			if w.due(j) {
 				return true
 			}
 		default:
@@ -179,7 +176,7 @@ func (w *worker[A, B]) nextSlow() bool {
 			case s.slots <- struct{}{}:
 				w.holding = true
 			case <-s.lane.ready:
-				if w.due() {
+				if w.due(j) {
 					return true
 				}
 			}
@@ -193,14 +190,14 @@ func (w *worker[A, B]) inputEnded() {
 	w.s.release()
 }
 
-// due takes the first due item into the worker's hand. It brings its own slot.
+// due takes the first due item into j. It brings its own slot.
 // The caller has the lane's token.
-func (w *worker[A, B]) due() bool {
-	j, ok := w.s.lane.take()
+func (w *worker[A, B]) due(j *job[A]) bool {
+	due, ok := w.s.lane.take()
 	if !ok {
 		return false
 	}
-	w.hand = j
+	*j = due
 	if w.holding {
 		w.holding = false
 		<-w.s.slots // not the last one: j has one
@@ -208,16 +205,16 @@ func (w *worker[A, B]) due() bool {
 	return true
 }
 
-// wait keeps the item in hand while the stage is paused. It returns false when
+// wait keeps j while the stage is paused. It returns false when
 // the pipeline drained instead, and the item is returned.
-func (w *worker[A, B]) wait(gate chan struct{}) bool {
+func (w *worker[A, B]) wait(j *job[A], gate chan struct{}) bool {
 	select {
 	case <-gate:
 		return true
 	case <-w.s.p.draining:
 	}
-	w.s.returned(w.hand.item, 0, w.s.leftover(w.hand))
-	w.over(w.hand, true)
+	w.s.returned(j.item, 0, w.s.leftover(*j))
+	w.over(*j, true)
 	return false
 }
 
@@ -235,40 +232,40 @@ func (w *worker[A, B]) over(j job[A], returned bool) {
 	}
 }
 
-func (w *worker[A, B]) run() {
-	if len(w.slab) == 0 {
-		w.slab = make([]attempt, attemptSlab)
+func (w *worker[A, B]) run(j *job[A]) {
+	if w.used == len(w.slab) {
+		w.slab, w.used = make([]attempt, attemptSlab), 0
 	}
 	s := w.s
-	t := w.hand.t
-	a := &w.slab[0]
-	w.slab = w.slab[1:]
+	t := j.t
+	a := &w.slab[w.used]
+	w.used++
 	w.runs++
-	a.stage, a.ticket, a.number, a.run = &s.stageCore, t, int32(w.hand.attempts()+1), uint32(w.runs)
+	a.stage, a.ticket, a.number, a.run = &s.stageCore, t, int32(j.attempts()+1), uint32(w.runs)
 	w.current.Store(a)
 	w.holding = false
 	w.running, w.open = true, true
 	var v B
 	var err error
 	if s.plain {
-		v, err = s.fn(a, w.hand.v)
+		v, err = s.fn(a, j.v)
 	} else {
-		v, err = w.runLimited(a, w.hand.v)
+		v, err = w.runLimited(a, j.v)
 	}
 	w.running = false
 	switch {
 	case err != nil:
-		w.fail(w.hand, err)
+		w.fail(*j, err)
 	case s.p.hard.Load() && t.scope.open.Load() <= 0: // abandoned
-		w.over(w.hand, true)
+		w.over(*j, true)
 	case s.opt.ordered:
 		w.open = false
-		s.seq.put(w.hand.retry.seq, emission[B]{full: true, emit: true, item: item[B]{v, t}})
+		s.seq.put(j.retry.seq, emission[B]{full: true, emit: true, item: item[B]{v, t}})
 	default:
 		w.emitting = true
 		s.out.next.accept(item[B]{v, t})
 		w.emitting = false
-		w.over(w.hand, false)
+		w.over(*j, false)
 	}
 }
 
@@ -308,8 +305,7 @@ func (w *worker[A, B]) runLimited(a *attempt, in A) (v B, err error) {
 }
 
 // crashed is called in place of what a panic (r) or a Goexit (nil) left undone.
-func (w *worker[A, B]) crashed(r any) {
-	j := w.hand
+func (w *worker[A, B]) crashed(j job[A], r any) {
 	switch {
 	case w.running:
 		w.running = false
