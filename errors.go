@@ -32,7 +32,7 @@ var (
 	ErrNoResult = errors.New("oncepipe: effect is done but its result is not available")
 
 	// ErrInTx: a store was called from inside a transaction on the same store,
-	// which would wait for itself.
+	// which would wait for itself. Permanent.
 	ErrInTx = errors.New("oncepipe: call on the store from inside its own transaction")
 
 	// ErrAttemptTimeout is the cause of a handler's context whose time limit is over.
@@ -140,7 +140,7 @@ type judgement struct {
 }
 
 // permanentErrors are those of our own that no retry can mend.
-var permanentErrors = []error{ErrNoKey, ErrMismatch, ErrUnknownOutcome, ErrNoResult, ErrGoexit, ErrMaxTakeovers}
+var permanentErrors = []error{ErrNoKey, ErrMismatch, ErrUnknownOutcome, ErrNoResult, ErrGoexit, ErrMaxTakeovers, ErrInTx}
 
 // judge reads the outermost mark of err and takes the marks off.
 func judge(err error) judgement {

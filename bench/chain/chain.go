@@ -1,11 +1,11 @@
 // Package chain compares pipelines of Oncepipe with what one would write by
-// hand on bare channels: the same work, the same number of items, the same
-// number of goroutines and channels.
+// hand on bare channels: the same items through the same functions.
 package chain
 
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -44,21 +44,26 @@ var ids = func() (ids [1024]string) {
 	return ids
 }()
 
-func produce(n int) <-chan order {
-	ch := make(chan order, buffer)
-	go func() {
-		defer close(ch)
+func orders(n int) iter.Seq[order] {
+	return func(yield func(order) bool) {
 		for i := range n {
-			ch <- order{id: ids[i%len(ids)]}
+			if !yield(order{id: ids[i%len(ids)]}) {
+				return
+			}
 		}
-	}()
-	return ch
+	}
 }
 
-// raw is a chain of stages on bare channels. Its consumer stands for the
-// settlement.
+// raw is a chain of stages on bare channels, between a goroutine that makes the
+// items and one that counts them.
 func raw(items int, stages, workers int) {
-	in := produce(items)
+	in := make(chan order, buffer)
+	go func(first chan<- order) {
+		defer close(first)
+		for o := range orders(items) {
+			first <- o
+		}
+	}(in)
 	ctx := context.Background()
 	for range stages {
 		out := make(chan order, buffer)
@@ -88,11 +93,12 @@ func raw(items int, stages, workers int) {
 	}
 }
 
-// pipeline is a chain of stages with keys, settlement and retry. Its source is a
-// goroutine that reads a channel, so that there are as many hops as in raw.
+// pipeline is the same with keys, settlement and retry. The source is the
+// goroutine that makes the items; settling them, behind the last stage, is what
+// counts them.
 func pipeline(items int, maps, stages, workers int) {
 	p := oncepipe.New("bench", oncepipe.Config{})
-	s := oncepipe.KeyBy(oncepipe.FromChan(p, "orders", produce(items)), id)
+	s := oncepipe.KeyBy(oncepipe.FromSeq(p, "orders", orders(items)), id)
 	for range maps {
 		s = oncepipe.Map(s, plain)
 	}
