@@ -44,47 +44,35 @@ func (b BufferPolicy) check() error {
 	return nil
 }
 
-// inbox is the bounded channel in front of a stage.
+// inbox is the bounded queue in front of a stage.
 type inbox[T any] struct {
+	queue[T]
 	p      *Pipeline
 	policy BufferPolicy
-	ch     chan item[T]
 	shed   func(item[T])
 }
 
-// put places it by the policy: first without waiting, which is all that a
-// channel with room needs.
-func (b *inbox[T]) put(it item[T]) {
-	select {
-	case b.ch <- it:
-	default:
-		b.putFull(it)
+// accept places it by the policy: first without waiting, which is all that a
+// queue with room needs.
+func (b *inbox[T]) accept(it item[T]) {
+	if !b.put(it) {
+		b.acceptFull(it)
 	}
 }
 
-func (b *inbox[T]) putFull(it item[T]) {
+func (b *inbox[T]) acceptFull(it item[T]) {
 	switch b.policy.kind {
 	case dropping:
 		b.shed(it)
 	case sliding:
-		for {
-			select {
-			case b.ch <- it:
-				return
-			default:
-			}
-			select {
-			case oldest, ok := <-b.ch:
-				if ok {
-					b.shed(oldest)
-				}
-			default:
+		for !b.put(it) {
+			var oldest item[T]
+			if b.take(&oldest) {
+				b.shed(oldest)
 			}
 		}
 	default:
-		select {
-		case b.ch <- it:
-		case <-b.p.stopped():
+		if !b.putWait(it, b.p.stopped()) {
 			it.t.settle(verdict{outcome: Returned, err: ErrShutdown})
 		}
 	}

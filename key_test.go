@@ -39,9 +39,32 @@ func splitKey(t rapid.TB, key string) []string {
 
 func TestR70_JoinedPartsStayApart(t *testing.T) {
 	lists := [][]string{
-		{}, {""}, {"", ""}, {"", "", ""}, {"a"}, {"a", ""}, {"", "a"}, {"%"}, {"/"}, {"%", ""}, {"%2F"}, {"%25"}, {"%252F"},
-		{"a", "b|c"}, {"a|b", "c"}, {"a", "b/c"}, {"a/b", "c"}, {"a/b/c"}, {"a", "b", "c"}, {"a%2Fb", "c"},
-		{"\xff"}, {"\xfe"}, {"\ufffd"}, {"\x00"}, {"ab", "c"}, {"a", "bc"},
+		{},
+		{""},
+		{"", ""},
+		{"", "", ""},
+		{"a"},
+		{"a", ""},
+		{"", "a"},
+		{"%"},
+		{"/"},
+		{"%", ""},
+		{"%2F"},
+		{"%25"},
+		{"%252F"},
+		{"a", "b|c"},
+		{"a|b", "c"},
+		{"a", "b/c"},
+		{"a/b", "c"},
+		{"a/b/c"},
+		{"a", "b", "c"},
+		{"a%2Fb", "c"},
+		{"\xff"},
+		{"\xfe"},
+		{"\ufffd"},
+		{"\x00"},
+		{"ab", "c"},
+		{"a", "bc"},
 	}
 	seen := map[string][]string{}
 	for _, list := range lists {
@@ -164,7 +187,9 @@ func TestR74_OrderOfArgumentsIsNoIdentity(t *testing.T) {
 	}
 	want := mustContentKey(t, args{ID: 7, Name: "<a&b>"})
 	for _, same := range []any{
-		reordered{ID: 7, Name: "<a&b>"}, &args{ID: 7, Name: "<a&b>"}, map[string]any{"name": "<a&b>", "id": 7},
+		reordered{ID: 7, Name: "<a&b>"},
+		&args{ID: 7, Name: "<a&b>"},
+		map[string]any{"name": "<a&b>", "id": 7},
 		json.RawMessage(`{"name":"<a\u0026b>","id":7}`), []byte("{\"id\":7,\n\"name\":\"<a&b>\"}"),
 	} {
 		if got := mustContentKey(t, same); got != want {
@@ -280,17 +305,31 @@ func (k *keyPointer) MarshalText() ([]byte, error) { return []byte(k.s), nil }
 func TestContentKeyRefusesWhatMarshalReplaces(t *testing.T) {
 	bad, twins := "a\xff", map[string]int{"\xfe": 1, "\xff": 2}
 	for i, v := range []any{
-		bad, &bad, []string{"a", bad}, [1]any{bad}, twins, map[string]any{"a": map[string]string{"b": bad}},
-		struct{ Name string }{bad}, struct {
+		bad, &bad,
+		[]string{"a", bad},
+		[1]any{bad},
+		twins,
+		map[string]any{"a": map[string]string{"b": bad}},
+		struct{ Name string }{bad},
+		struct {
 			Name string `json:",string"`
-		}{bad}, struct {
+		}{bad},
+		struct {
 			Nothing any
 			Name    string
-		}{nil, bad}, keyText(bad), map[keyText]int{keyText(bad): 1}, keySelf(bad), struct{ K keySelf }{keySelf(bad)},
-		&struct{ K keyPointer }{keyPointer{bad}}, struct{ K *keyPointer }{&keyPointer{bad}},
-		json.RawMessage("\"\xff\""), struct{ Raw json.RawMessage }{json.RawMessage("\"\xff\"")},
-		struct{ Raw json.RawMessage }{json.RawMessage(`"\ud800"`)}, map[string]any{"a": json.RawMessage(`{"b":1,"b":2}`)},
-		struct{ keyShadow }{keyShadow{&keyCircle{Name: bad}}}, keySelf("\ufffd"),
+		}{nil, bad},
+		keyText(bad),
+		map[keyText]int{keyText(bad): 1},
+		keySelf(bad),
+		struct{ K keySelf }{keySelf(bad)},
+		&struct{ K keyPointer }{keyPointer{bad}},
+		struct{ K *keyPointer }{&keyPointer{bad}},
+		json.RawMessage("\"\xff\""),
+		struct{ Raw json.RawMessage }{json.RawMessage("\"\xff\"")},
+		struct{ Raw json.RawMessage }{json.RawMessage(`"\ud800"`)},
+		map[string]any{"a": json.RawMessage(`{"b":1,"b":2}`)},
+		struct{ keyShadow }{keyShadow{&keyCircle{Name: bad}}},
+		keySelf("\ufffd"),
 		math.NaN(), func() {}, make(chan int), json.RawMessage(nil), []byte(nil), []byte("text"),
 	} {
 		if key, err := ContentKey(v); key != "" || !errors.Is(err, ErrNotCanonical) {
@@ -313,7 +352,9 @@ func TestContentKeyTakesTheRealReplacementCharacter(t *testing.T) {
 	mustContentKey(t, circle)
 	want := mustContentKeyJSON(t, "{\"S\":\"\ufffd\"}")
 	for i, v := range []any{
-		struct{ S string }{"\ufffd"}, map[string]any{"S": json.RawMessage(`"\ufffd"`)}, map[keyText]keyText{"S": "\ufffd"},
+		struct{ S string }{"\ufffd"},
+		map[string]any{"S": json.RawMessage(`"\ufffd"`)},
+		map[keyText]keyText{"S": "\ufffd"},
 		struct {
 			S      *keyPointer
 			Nil    *keyPointer `json:",omitempty"`

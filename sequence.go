@@ -54,20 +54,40 @@ func (q *sequencer[A, B]) dispatch() {
 		case <-s.p.handlers.Done():
 			return
 		}
-		select {
-		case it, ok := <-s.in.ch:
-			if !ok {
-				s.inputClosed.Store(true)
-				s.release()
-				return
-			}
-			j := job[A]{item: it}
-			q.enroll(&j)
-			q.enter(j)
-		case <-s.p.handlers.Done():
+		var it item[A]
+		if !q.receive(&it) {
 			return
 		}
+		j := job[A]{item: it}
+		q.enroll(&j)
+		q.enter(j)
 	}
+}
+
+// receive returns false when the input has ended or the pipeline stopped.
+func (q *sequencer[A, B]) receive(it *item[A]) bool {
+	s := q.s
+	for !s.in.take(it) {
+		got, ended := s.in.await(it)
+		if !got && !ended {
+			select {
+			case <-s.in.filled:
+			case <-s.p.handlers.Done():
+				s.in.awake()
+				return false
+			}
+		}
+		s.in.awake()
+		switch {
+		case got:
+			return true
+		case ended:
+			s.inputClosed.Store(true)
+			s.release()
+			return false
+		}
+	}
+	return true
 }
 
 // enroll gives j its place in the order.

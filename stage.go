@@ -142,15 +142,15 @@ func (s *stageCore) orderAfter(before order) order {
 	}
 }
 
-func (s *stage[A, B]) accept(it item[A]) { s.in.put(it) }
-func (s *stage[A, B]) close()            { close(s.in.ch) }
+func (s *stage[A, B]) accept(it item[A]) { s.in.accept(it) }
+func (s *stage[A, B]) close()            { s.in.close() }
 
 func (s *stage[A, B]) label() (string, string) { return s.name, s.kind }
 func (s *stage[A, B]) readsFrom() []string     { return []string{s.from} }
 func (s *stage[A, B]) check() error            { return s.opt.check() }
 
 func (s *stage[A, B]) open() {
-	s.in.ch = make(chan item[A], s.opt.buffer.size)
+	s.in.open(s.opt.buffer.size, s.workers)
 	s.slots = make(chan struct{}, s.policy.Slots)
 	s.lane.start()
 	if s.opt.ordered || s.opt.perPartition {
@@ -232,7 +232,8 @@ func (s *stage[A, B]) sweep() {
 	if s.seq != nil {
 		left = append(left, s.seq.sweep()...)
 	}
-	for it := range queued(s.in.ch) {
+	var it item[A]
+	for s.in.take(&it) {
 		left = append(left, job[A]{item: it})
 	}
 	for _, j := range left {
@@ -308,7 +309,7 @@ func (s *stage[A, B]) inject(v any, key string) error {
 func (s *stage[A, B]) stats() StageStats {
 	st := StageStats{
 		Name: s.name, Kind: s.kind,
-		Depth: len(s.in.ch), Capacity: s.opt.buffer.size,
+		Depth: s.in.len(), Capacity: s.opt.buffer.size,
 		Workers: s.workers, Slots: s.policy.Slots,
 		Parked: s.lane.parked.Load(),
 		Failed: s.failures.Load(), Retried: s.retries.Load(), Snoozed: s.snoozes.Load(),

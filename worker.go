@@ -117,16 +117,9 @@ func (w *worker[A, B]) next(j *job[A]) bool {
 		default:
 		}
 	}
-	if w.holding {
-		select {
-		case it, ok := <-s.in.ch:
-			if ok {
-				*j = job[A]{item: it}
-				return true
-			}
-			w.inputEnded()
-		default:
-		}
+	if w.holding && s.in.take(&j.item) {
+		j.retry = nil
+		return true
 	}
 	return w.nextSlow(j)
 }
@@ -154,17 +147,8 @@ func (w *worker[A, B]) nextSlow(j *job[A]) bool {
 				}
 			}
 		case w.holding:
-			select {
-			case it, ok := <-s.in.ch:
-				if ok {
-					j.item = it
-					return true
-				}
-				w.inputEnded()
-			case <-s.lane.ready:
-				if w.due(j) {
-					return true
-				}
+			if w.await(j) {
+				return true
 			}
 		case s.inputClosed.Load():
 			<-s.lane.ready
@@ -181,6 +165,27 @@ func (w *worker[A, B]) nextSlow(j *job[A]) bool {
 				}
 			}
 		}
+	}
+}
+
+// await waits for an item of the buffer or a due one. It reports whether there is one in
+// j; if not, the worker looks again what to wait for.
+func (w *worker[A, B]) await(j *job[A]) bool {
+	s := w.s
+	defer s.in.awake()
+	got, ended := s.in.await(&j.item)
+	switch {
+	case got:
+		return true
+	case ended:
+		w.inputEnded()
+		return false
+	}
+	select {
+	case <-s.in.filled:
+		return s.in.take(&j.item)
+	case <-s.lane.ready:
+		return w.due(j)
 	}
 }
 
