@@ -21,6 +21,15 @@ type ticket struct {
 	scope     *scope
 }
 
+// own returns the ticket to write to: itself, or a copy where others read it.
+func (t *ticket) own(copied bool) *ticket {
+	if copied {
+		c := *t
+		return &c
+	}
+	return t
+}
+
 func (t *ticket) settle(v verdict) { t.scope.settle(v) }
 
 // verdict is the outcome of one item, on its way to the delivery.

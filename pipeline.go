@@ -82,6 +82,7 @@ type Pipeline struct {
 	handlers   context.Context // of handlers: ends with a hard stop
 	settleCtx  context.Context // of acks and dead letters: ends with Run
 	draining   chan struct{}
+	drained    atomic.Bool // draining is closed, and
 	hard       atomic.Bool // handlers has ended, for those who look at it often
 	acks       *acker
 	returned   returnedList
@@ -223,6 +224,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // drain ends the sources and gives back what waits.
 func (p *Pipeline) drain() {
 	p.event(Event{Kind: EventDraining})
+	p.drained.Store(true)
 	close(p.draining)
 	p.endReceive()
 	for _, n := range p.nodes {
@@ -230,14 +232,7 @@ func (p *Pipeline) drain() {
 	}
 }
 
-func (p *Pipeline) isDraining() bool {
-	select {
-	case <-p.draining:
-		return true
-	default:
-		return false
-	}
-}
+func (p *Pipeline) isDraining() bool { return p.drained.Load() }
 
 // finish waits for the end, first gently, then for a limited time.
 func (p *Pipeline) finish(hardStop context.CancelCauseFunc) []AbandonedHandler {

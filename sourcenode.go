@@ -71,10 +71,10 @@ func FromChan[T any](p *Pipeline, name string, ch <-chan T) Stream[T] {
 // error lists it. A panic of seq makes the pipeline drain and is returned by Run.
 func FromSeq[T any](p *Pipeline, name string, seq iter.Seq[T]) Stream[T] {
 	n := addSource[T](p, name)
-	n.loop = func(ctx context.Context) error {
+	n.loop = func(context.Context) error {
 		for v := range seq {
 			n.emit(v, p.now())
-			if ctx.Err() != nil {
+			if p.isDraining() {
 				break
 			}
 		}

@@ -208,29 +208,40 @@ func FlatMapSeq[A, B any](in Stream[A], fn func(A) iter.Seq[B]) Stream[B] {
 	return s
 }
 
-// relabelOp writes to the item's ticket, or to a copy of it where an attempt's
-// context may still read the old one.
-type relabelOp[T any] struct {
-	out     *port[T]
-	copied  bool
-	relabel func(*ticket, T)
+// keyOp and partitionOp write to the item's ticket, or to a copy of it where an
+// attempt's context may still read the old one.
+type keyOp[T any, K ~string] struct {
+	out    *port[T]
+	copied bool
+	key    func(T) K
 }
 
-func (o *relabelOp[T]) accept(it item[T]) {
-	if o.copied {
-		t := *it.t
-		it.t = &t
-	}
-	o.relabel(it.t, it.v)
+func (o *keyOp[T, K]) accept(it item[T]) {
+	it.t = it.t.own(o.copied)
+	it.t.key = string(o.key(it.v))
 	o.out.next.accept(it)
 }
-func (o *relabelOp[T]) close() { o.out.next.close() }
+func (o *keyOp[T, K]) close() { o.out.next.close() }
+
+type partitionOp[T any, K ~string] struct {
+	out       *port[T]
+	copied    bool
+	seed      maphash.Seed
+	partition func(T) K
+}
+
+func (o *partitionOp[T, K]) accept(it item[T]) {
+	it.t = it.t.own(o.copied)
+	it.t.partition = max(1, maphash.String(o.seed, string(o.partition(it.v))))
+	o.out.next.accept(it)
+}
+func (o *partitionOp[T, K]) close() { o.out.next.close() }
 
 // KeyBy gives every item the key that key returns. An empty key is an item
 // without a key.
 func KeyBy[T any, K ~string](in Stream[T], key func(T) K) Stream[T] {
 	out, s := derive[T](in)
-	read(in, &relabelOp[T]{out, in.out.shared, func(t *ticket, v T) { t.key = string(key(v)) }})
+	read(in, &keyOp[T, K]{out, in.out.shared, key})
 	out.shared = false
 	return s
 }
@@ -241,8 +252,7 @@ func KeyBy[T any, K ~string](in Stream[T], key func(T) K) Stream[T] {
 func PartitionBy[T any, K ~string](in Stream[T], partition func(T) K) Stream[T] {
 	out, s := derive[T](in)
 	out.keyed = true
-	seed := in.out.p.seed
-	read(in, &relabelOp[T]{out, in.out.shared, func(t *ticket, v T) { t.partition = max(1, maphash.String(seed, string(partition(v)))) }})
+	read(in, &partitionOp[T, K]{out, in.out.shared, in.out.p.seed, partition})
 	out.shared = false
 	return s
 }
