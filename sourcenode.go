@@ -224,7 +224,7 @@ func (n *sourceNode[T]) send(it item[T]) {
 
 // deliverySlab is how many deliveries a source makes room for at once. One that
 // waits long keeps that many alive.
-const deliverySlab = 16
+const deliverySlab = 4
 
 func (n *sourceNode[T]) item(d *delivery[T], v T, at time.Duration) item[T] {
 	n.admitted.Add(1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -43,7 +44,7 @@ func (a *attempt) replayed() { a.stage.replays.Add(1) }
 
 // attemptSlab is how many attempts a worker makes room for at once. A handler
 // that keeps its context keeps that many alive.
-const attemptSlab = 32
+const attemptSlab = 16
 
 // worker runs the items of a stage one after the other. Only its own goroutine
 // uses it, but for the two atomic fields.
@@ -117,9 +118,17 @@ func (w *worker[A, B]) next(j *job[A]) bool {
 		default:
 		}
 	}
-	if w.holding && s.in.take(&j.item) {
+	if w.holding {
 		j.retry = nil
-		return true
+		if s.in.take(&j.item) {
+			return true
+		}
+		// To yield is cheaper than to wait and be woken, where there is something
+		// to yield to.
+		runtime.Gosched()
+		if s.in.take(&j.item) {
+			return true
+		}
 	}
 	return w.nextSlow(j)
 }
