@@ -52,8 +52,6 @@ func (c *tape) pick(n int) int {
 	return int(v * 0x9e3779b97f4a7c15 >> 33 % uint64(n)) // small ones are drawn too often
 }
 
-func (c *tape) chance(percent int) bool { return c.pick(100) >= 100-percent }
-
 // plan is one case.
 type plan struct {
 	seed       uint64
