@@ -164,3 +164,33 @@ func TestQueueStop(t *testing.T) {
 		}
 	})
 }
+
+// An item that is put between a reader's look and its announcement is found by
+// its last look: no token is sent for it.
+func TestQueueLastLook(t *testing.T) {
+	var q queue[int]
+	q.open(1, 1)
+	var it item[int]
+	if q.take(&it) {
+		t.Fatal("took an item from an empty queue")
+	}
+	q.put(queueItem(1))
+	if got, ended := q.await(&it); !got || ended || it.v != 1 {
+		t.Errorf("await reports %d, %v, %v", it.v, got, ended)
+	}
+	q.awake()
+	if len(q.filled) != 0 {
+		t.Error("a token for nobody")
+	}
+}
+
+// A writer that found room passes the token on when another one waits: there
+// may be room for both, and there is but one token.
+func TestQueueTokenIsPassedOn(t *testing.T) {
+	var q queue[int]
+	q.open(2, 1)
+	q.writers.Add(1) // another one, about to wait
+	if !q.putWait(queueItem(1), nil) || len(q.room) != 1 {
+		t.Error("the other writer waits beside a free place")
+	}
+}
