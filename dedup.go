@@ -91,16 +91,16 @@ type dedup[T any] struct {
 	wake     chan struct{}
 	upEnded  chan struct{}
 
-	inFlight atomic.Int64
-	joinedN  atomic.Int64 // waiting and taking over
+	joinedN atomic.Int64 // waiting and taking over
 
 	fresh, committed, joined, acked, tookOver, overflowed, mismatched, noKey atomic.Int64
 }
 
 type dedupShard[T any] struct {
-	mu sync.Mutex
-	m  map[uint64]*entry[T]
-	_  [48]byte
+	mu   sync.Mutex
+	keys int // more than len(m), where hashes are equal
+	m    map[uint64]*entry[T]
+	_    [40]byte
 }
 
 // entry is a key in flight. It owns the scope that settles it.
@@ -294,7 +294,7 @@ func (d *dedup[T]) enter(it item[T], hash digest, key, fp string) (*entry[T], me
 	e.ticket.scope = &e.scope
 	e.lead(it.t)
 	sh.insert(e)
-	d.inFlight.Add(1)
+	sh.keys++
 	return e, metNothing
 }
 
@@ -368,12 +368,12 @@ func (e *entry[T]) settled(v verdict) {
 		d.remember(e)
 	}
 	sh.remove(e)
+	sh.keys--
 	e.joined = nil
 	for _, c := range joined {
 		d.unlist(c)
 	}
 	sh.mu.Unlock()
-	d.inFlight.Add(-1)
 	parent.settle(v)
 	if len(joined) == 0 {
 		return
@@ -505,10 +505,20 @@ func (d *dedup[T]) sweep() {
 	}
 }
 
+func (d *dedup[T]) inFlight() (n int) {
+	for i := range d.shards {
+		sh := &d.shards[i]
+		sh.mu.Lock()
+		n += sh.keys
+		sh.mu.Unlock()
+	}
+	return n
+}
+
 func (d *dedup[T]) stats() DedupStats {
 	return DedupStats{
 		Name:     d.name,
-		InFlight: int(d.inFlight.Load()),
+		InFlight: d.inFlight(),
 		Waiting:  int(d.joinedN.Load()),
 		Guarded:  d.guard.Len(),
 		Fresh:    d.fresh.Load(), Committed: d.committed.Load(), Joined: d.joined.Load(),

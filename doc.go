@@ -1,5 +1,5 @@
 // Package oncepipe is a worker pipeline inside a Go process: typed stages joined
-// by bounded channels, in which a failed item is parked for a backoff and run
+// by bounded queues, in which a failed item is parked for a backoff and run
 // again with the same key, a duplicate is recognised before it can act twice,
 // and every delivery ends with one outcome that is counted and told to its source.
 //
@@ -57,9 +57,9 @@
 //
 // One file holds one subject. In this order: source.go and outcome.go (what comes
 // in, what goes back), delivery.go (settlement), pipeline.go (Run and the drain),
-// stream.go and fanout.go (inline operators), buffer.go, stage.go and worker.go
-// (how an item runs), retry.go (the lane of parked items), sequence.go (order),
-// dedup.go and guard*.go (duplicates), key.go (keys), store.go (the contract),
-// once.go and lease.go (effects outside), errors.go, deadletter.go, ack.go and
-// observe.go. docs/decisions.md says why it is as it is.
+// stream.go and fanout.go (inline operators), buffer.go and queue.go (what stands
+// between stages), stage.go and worker.go (how an item runs), retry.go (the lane
+// of parked items), sequence.go (order), dedup.go and guard*.go (duplicates),
+// key.go (keys), store.go (the contract), once.go and lease.go (effects outside),
+// errors.go, deadletter.go, ack.go and observe.go. docs/decisions.md says why it is as it is.
 package oncepipe

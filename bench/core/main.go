@@ -14,11 +14,12 @@ import (
 	"github.com/oncepipe/oncepipe/bench/chain"
 	"github.com/oncepipe/oncepipe/bench/guard"
 	"github.com/oncepipe/oncepipe/bench/internal/ratio"
+	"github.com/oncepipe/oncepipe/bench/parked"
 )
 
 func main() {
 	asJSON := flag.Bool("json", false, "print one JSON object a line")
-	only := flag.String("only", "", "run only the groups whose name contains this: chain, guard")
+	only := flag.String("only", "", "run only the groups whose name contains this: chain, guard, parked")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "core: unexpected argument", flag.Arg(0))
@@ -30,6 +31,7 @@ func main() {
 	}{
 		{"chain", chain.Report},
 		{"guard", guard.Report},
+		{"parked", parked.Report},
 	}
 	good := true
 	for _, g := range groups {
