@@ -46,6 +46,9 @@ func (a *attempt) replayed() { a.stage.replays.Add(1) }
 // that keeps its context keeps that many alive.
 const attemptSlab = 16
 
+// yields is how often a worker yields before it waits.
+const yields = 4
+
 // worker runs the items of a stage one after the other. Only its own goroutine
 // uses it, but for the two atomic fields.
 type worker[A, B any] struct {
@@ -125,9 +128,11 @@ func (w *worker[A, B]) next(j *job[A]) bool {
 		}
 		// To yield is cheaper than to wait and be woken, where there is something
 		// to yield to.
-		runtime.Gosched()
-		if s.in.take(&j.item) {
-			return true
+		for range yields {
+			runtime.Gosched()
+			if s.in.take(&j.item) {
+				return true
+			}
 		}
 	}
 	return w.nextSlow(j)
