@@ -108,25 +108,30 @@ func (q *queue[T]) take(it *item[T]) bool {
 	return true
 }
 
-// await announces a reader that is about to wait for filled, and looks a last
-// time. When it reports an item, or that there will be none any more, the reader
-// does not wait. It has to call awake in any case.
-func (q *queue[T]) await(it *item[T]) (ok, ended bool) {
+// await announces a reader and reports whether it has to wait for filled: that
+// is when, at a last look, there is no item and there may still be one. In any
+// case the reader has to call awake, and then to look.
+func (q *queue[T]) await() bool {
 	q.readers.Add(1)
 	if q.size == 0 && q.writers.Load() > 0 {
 		token(q.room)
 	}
-	closed := q.closed.Load() // before the look: nothing is put afterwards
-	ok = q.take(it)
-	return ok, closed && !ok
+	return q.len() == 0 && !q.closed.Load()
 }
 
-// awake ends what await began.
+// awake ends what await began. It comes before the look, and does not go on beside a
+// put, so that a queue without places takes no item for a reader that is gone.
 func (q *queue[T]) awake() {
-	if q.readers.Add(-1) > 0 && (q.len() > 0 || q.closed.Load()) {
+	q.write.Lock()
+	left := q.readers.Add(-1)
+	q.write.Unlock()
+	if left > 0 && (q.len() > 0 || q.closed.Load()) {
 		token(q.filled)
 	}
 }
+
+// ended reports whether there will be no item any more.
+func (q *queue[T]) ended() bool { return q.closed.Load() && q.len() == 0 }
 
 // close says that nothing more will be put.
 func (q *queue[T]) close() {

@@ -68,22 +68,19 @@ func (q *sequencer[A, B]) dispatch() {
 func (q *sequencer[A, B]) receive(it *item[A]) bool {
 	s := q.s
 	for !s.in.take(it) {
-		got, ended := s.in.await(it)
-		if !got && !ended {
+		if s.in.ended() {
+			s.inputClosed.Store(true)
+			s.release()
+			return false
+		}
+		if s.in.await() {
 			select {
 			case <-s.in.filled:
 			case <-s.p.handlers.Done():
-				s.in.awake()
-				return false
 			}
 		}
 		s.in.awake()
-		switch {
-		case got:
-			return true
-		case ended:
-			s.inputClosed.Store(true)
-			s.release()
+		if s.p.hard.Load() {
 			return false
 		}
 	}

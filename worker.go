@@ -186,21 +186,32 @@ func (w *worker[A, B]) nextSlow(j *job[A]) bool {
 // j; if not, the worker looks again what to wait for.
 func (w *worker[A, B]) await(j *job[A]) bool {
 	s := w.s
-	defer s.in.awake()
-	got, ended := s.in.await(&j.item)
-	switch {
-	case got:
-		return true
-	case ended:
-		w.inputEnded()
-		return false
+	ready := false
+	if s.in.await() {
+		select {
+		case <-s.in.filled:
+		case <-s.lane.ready:
+			ready = true
+		}
 	}
-	select {
-	case <-s.in.filled:
-		return s.in.take(&j.item)
-	case <-s.lane.ready:
+	s.in.awake()
+	if ready && s.in.size > 0 {
 		return w.due(j)
 	}
+	// Without places, an item that came for this worker can't be left where it is.
+	if s.in.take(&j.item) {
+		if ready {
+			s.lane.wake()
+		}
+		return true
+	}
+	if ready {
+		return w.due(j)
+	}
+	if s.in.ended() {
+		w.inputEnded()
+	}
+	return false
 }
 
 func (w *worker[A, B]) inputEnded() {
