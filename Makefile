@@ -1,7 +1,9 @@
-# What people and CI call; `make help` lists it. Needs Go, git and a C compiler
-# (for -race). The tools come by version from tools/go.mod and land in .bin.
+# What people and CI call; `make help` lists it. Needs Go, git, a C compiler (for
+# -race) and the three servers' programs, which root on Debian gets installed. The
+# tools come by version from tools/go.mod and land in .bin.
 
 BIN      := $(CURDIR)/.bin
+SERVERS  := $(BIN)/servers
 FUZZTIME ?= 10s
 TIMEOUT  ?= 20m
 TESTARGS ?= -count=1
@@ -17,7 +19,7 @@ each = dirs=$$(go list -m -f '{{.Dir}}') && for d in $$dirs; do \
 	(cd "$$d" && export GOWORK=off && $(1)) || { echo "make: failed in $$d" >&2; exit 1; }; done
 
 .NOTPARALLEL:
-.PHONY: help test check compiler tools fmt format lint tidy alone job race bench fuzz
+.PHONY: help test check compiler tools fmt format lint tidy alone job race servers bench fuzz always
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -67,8 +69,14 @@ job: ## the main job, on its built binary
 	@go build -o $(BIN)/webhooks ./examples/webhooks
 	@$(BIN)/webhooks -json
 
-race: compiler ## all tests of all modules with the race detector
-	go test -race -timeout $(TIMEOUT) $(TESTARGS) work
+race: compiler $(SERVERS) ## all tests of all modules with the race detector, beside real servers
+	$(SERVERS) -- go test -race -timeout $(TIMEOUT) $(TESTARGS) work
+
+servers: $(SERVERS) ## PostgreSQL, MariaDB and Redis until Ctrl-C; prints their addresses
+	$(SERVERS)
+
+$(SERVERS): always
+	@go build -o $@ ./integration/servers
 
 bench: ## what a hop, the guard and a parked item cost; fails above a limit
 	go run ./bench/core

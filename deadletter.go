@@ -35,6 +35,12 @@ const (
 	ReasonTakeovers Reason = "takeovers" // taken over too often
 )
 
+// The reasons of EventDuplicate: who knew the key.
+const (
+	ReasonGuard Reason = "guard"
+	ReasonStore Reason = "store"
+)
+
 func permanentReason(err error) Reason {
 	var pe *PanicError
 	switch {

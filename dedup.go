@@ -3,7 +3,6 @@ package oncepipe
 import (
 	"container/list"
 	"hash/maphash"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,7 +55,8 @@ func JoinLimit(perKey, total int, wait time.Duration) Option {
 //   - A key that was given up, or returned: it runs again.
 //   - No key: a dead letter.
 //
-// The items behind Dedup have the key that key returns.
+// The items behind Dedup have the key that key returns. What is known of a key
+// ends with the process, or with the guard, unless there is a store: see WithStore.
 func Dedup[T any, K ~string](in Stream[T], name string, key func(T) K, opts ...Option) Stream[T] {
 	return newDedup(in, name, func(v T) string { return string(key(v)) }, nil, opts)
 }
@@ -80,7 +80,8 @@ type dedup[T any] struct {
 	out  *port[T]
 
 	guard  Guard
-	ring   *ringGuard // the guard, if it is one: its hash serves the table too
+	ring   *ringGuard  // the guard, if it is one: its hash serves the table too
+	store  *claimer[T] // nil: none
 	seed   maphash.Seed
 	shards [dedupShards]dedupShard[T]
 
@@ -94,6 +95,8 @@ type dedup[T any] struct {
 	joinedN atomic.Int64 // waiting and taking over
 
 	fresh, committed, joined, acked, tookOver, overflowed, mismatched, noKey atomic.Int64
+
+	stored, busy, unreached atomic.Int64
 }
 
 type dedupShard[T any] struct {
@@ -114,6 +117,7 @@ type entry[T any] struct {
 	scope       scope
 	parent      *ticket // of the copy that runs
 	joined      []*copied[T]
+	tenant      *tenant[T] // with a store, once it has asked for a claim
 }
 
 // copied is a copy that waits for the first one.
@@ -130,7 +134,7 @@ func newDedup[T any](in Stream[T], name string, key, fp func(T) string, opts []O
 	p := in.out.p
 	d := &dedup[T]{
 		p: p, name: name, from: in.out.from, key: key, fp: fp, seed: maphash.MakeSeed(),
-		opt:     collect(opts, "WithGuard", "JoinLimit"),
+		opt:     collect(opts, "WithGuard", "JoinLimit", "WithStore", "Claims", "Namespace"),
 		waiting: list.New(),
 		wake:    make(chan struct{}, 1),
 		upEnded: make(chan struct{}),
@@ -139,6 +143,12 @@ func newDedup[T any](in Stream[T], name string, key, fp func(T) string, opts []O
 		d.guard = Ring(DefaultGuard)
 	}
 	d.ring, _ = d.guard.(*ringGuard)
+	if d.opt.store != nil {
+		p.care(d.opt.store)
+		d.store = newClaimer(d, &d.opt)
+	} else if d.opt.given["Claims"] || d.opt.given["Namespace"] {
+		d.opt.wrong("Claims and Namespace have no meaning without WithStore")
+	}
 	t := in.out.traits
 	t.shared = false // the tickets behind it are its own
 	d.out = newPort[T](p, in.out.from, t)
@@ -154,7 +164,14 @@ func (d *dedup[T]) abandon() []AbandonedHandler { return nil }
 func (d *dedup[T]) drain()                      { d.nudge() }
 func (d *dedup[T]) halt()                       {}
 func (d *dedup[T]) close()                      { close(d.upEnded) }
-func (d *dedup[T]) start()                      { d.p.spawn(d.tend) }
+
+func (d *dedup[T]) start() {
+	d.p.spawn(d.tend)
+	if d.store != nil {
+		go d.store.rec.run()
+		d.p.spawn(d.store.run)
+	}
+}
 
 func (d *dedup[T]) open() {
 	for i := range d.shards {
@@ -244,11 +261,10 @@ func (d *dedup[T]) accept(it item[T]) {
 	e, met := d.enter(it, hash, key, fp)
 	switch met {
 	case metNothing:
-		d.fresh.Add(1)
-		d.out.pass(item[T]{it.v, &e.ticket})
+		d.letThrough(e, it.v)
 	case metDone:
 		d.committed.Add(1)
-		d.p.event(Event{Kind: EventDuplicate, Stage: d.name, Key: key})
+		d.p.event(Event{Kind: EventDuplicate, Stage: d.name, Key: key, Reason: ReasonGuard})
 		it.t.settle(verdict{outcome: Duplicate})
 	case metJoined:
 		d.joined.Add(1)
@@ -260,6 +276,16 @@ func (d *dedup[T]) accept(it item[T]) {
 		d.mismatched.Add(1)
 		d.p.reject(d.name, it.t, it.v, ReasonMismatch, ErrMismatch)
 	}
+}
+
+// letThrough lets a copy run, if the store lets it.
+func (d *dedup[T]) letThrough(e *entry[T], v T) {
+	if d.store != nil {
+		d.store.enter(e, v)
+		return
+	}
+	d.fresh.Add(1)
+	d.out.pass(item[T]{v, &e.ticket})
 }
 
 type met uint8
@@ -303,35 +329,34 @@ func (e *entry[T]) lead(t *ticket) {
 	e.parent = t
 	e.scope.owner = e
 	e.scope.admitted = t.scope.admitted
+	e.scope.claim = t.scope.claim
 	e.scope.open.Store(1)
 }
 
 func (e *entry[T]) holdLimit() time.Duration { return e.parent.scope.owner.holdLimit() }
+func (e *entry[T]) takesBack() bool          { return e.parent.scope.owner.takesBack() }
 
-// join is called with the shard's lock.
-func (d *dedup[T]) join(e *entry[T], it item[T]) met {
-	if len(e.joined) >= d.opt.joinKey || d.joinedN.Load() >= int64(d.opt.joinAll) {
-		return metFull
+// settled hears what became of the copy that ran. Where there is a store, it
+// hears of it first.
+func (e *entry[T]) settled(v verdict) {
+	if e.tenant != nil {
+		e.d.store.rec.settle(e.tenant, v)
+		return
 	}
-	d.joinedN.Add(1)
-	c := &copied[T]{it: it, hash: e.hash, e: e, until: d.p.now() + d.opt.joinWait}
-	d.mu.Lock()
-	c.elem = d.waiting.PushBack(c)
-	first := d.waiting.Len() == 1
-	d.mu.Unlock()
-	e.joined = append(e.joined, c)
-	if first {
-		d.nudge()
-	}
-	return metJoined
+	e.conclude(v)
 }
 
-// settled hears what became of the copy that ran. The guard learns of the key
-// before it leaves the table, under the same lock, so that no copy can come
-// between; then the delivery is acked, then the joined ones.
-func (e *entry[T]) settled(v verdict) {
+// complete tells whether v means that nothing is left to do for the key.
+func (v *verdict) complete() bool {
+	return v.outcome == Done || v.outcome == Filtered || v.outcome == Duplicate
+}
+
+// conclude ends the key's time in the table. The guard learns of the key before
+// that, under the same lock, so that no copy can come between; then the
+// delivery is acked, then the joined ones.
+func (e *entry[T]) conclude(v verdict) {
 	d := e.d
-	complete := v.outcome == Done || v.outcome == Filtered || v.outcome == Duplicate
+	complete := v.complete()
 	lost := v.outcome == Returned && v.delay == 0 && !v.given && !d.p.isDraining() && !d.p.hard.Load()
 	parent := e.parent
 	sh := d.shard(e.hash)
@@ -389,113 +414,12 @@ func (e *entry[T]) settled(v verdict) {
 	d.nudge()
 }
 
-// unlist takes a copy off the list of those that wait.
-func (d *dedup[T]) unlist(c *copied[T]) {
-	d.mu.Lock()
-	d.waiting.Remove(c.elem)
-	d.mu.Unlock()
-}
-
-func (d *dedup[T]) nudge() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
-
-// tend sends copies that take over on their way, since whoever settled the
-// first copy must not wait for room, and returns those that waited too long. It
-// closes the output when the input has ended and no copy can take over any more.
-func (d *dedup[T]) tend() {
-	ended := false
-	defer func() {
-		if !ended { // by Goexit in an operator
-			d.p.spawn(d.tend)
-		}
-	}()
-	timer := time.NewTimer(d.opt.joinWait)
-	defer timer.Stop()
-	up := d.upEnded
-	for up != nil || d.joinedN.Load() > 0 {
-		select {
-		case <-up:
-			up = nil
-		case <-d.wake:
-		case <-timer.C:
-		case <-d.p.stopped():
-			// Somebody may still emit, so that the output is not closed.
-			ended = true
-			return
-		}
-		for {
-			it, ok := d.nextTakeover()
-			if !ok {
-				break
-			}
-			d.joinedN.Add(-1)
-			if d.p.isDraining() {
-				it.t.settle(verdict{outcome: Returned, err: ErrShutdown})
-			} else {
-				d.out.pass(it)
-			}
-		}
-		if next, any := d.expire(); any {
-			timer.Reset(next)
-		}
-	}
-	ended = true
-	d.out.next.close()
-}
-
-func (d *dedup[T]) nextTakeover() (item[T], bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.takeover) == 0 {
-		return item[T]{}, false
-	}
-	it := d.takeover[0]
-	d.takeover = d.takeover[1:]
-	return it, true
-}
-
-// expire returns copies that waited too long, and says when to look again.
-func (d *dedup[T]) expire() (time.Duration, bool) {
-	for {
-		d.mu.Lock()
-		front := d.waiting.Front()
-		if front == nil {
-			d.mu.Unlock()
-			return 0, false
-		}
-		c := front.Value.(*copied[T])
-		d.mu.Unlock()
-		if left := c.until - d.p.now(); left > 0 {
-			return left, true
-		}
-		if d.unjoin(c) {
-			d.overflowed.Add(1)
-			c.it.t.settle(verdict{outcome: Returned, delay: d.opt.joinWait, err: ErrBusy})
-			d.joinedN.Add(-1)
-		}
-	}
-}
-
-// unjoin reports whether c was still waiting.
-func (d *dedup[T]) unjoin(c *copied[T]) bool {
-	sh := d.shard(c.hash)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	i := slices.Index(c.e.joined, c)
-	if i < 0 {
-		return false
-	}
-	c.e.joined = slices.Delete(c.e.joined, i, i+1)
-	d.unlist(c)
-	return true
-}
-
-// sweep returns copies that were to take over when the pipeline was stopped.
+// sweep returns copies that were to take over when the pipeline was stopped, and
+// those that waited for a claim.
 func (d *dedup[T]) sweep() {
+	if d.store != nil {
+		d.store.sweep()
+	}
 	for {
 		it, ok := d.nextTakeover()
 		if !ok {
@@ -503,6 +427,27 @@ func (d *dedup[T]) sweep() {
 		}
 		it.t.settle(verdict{outcome: Returned, err: ErrDrainTimeout})
 	}
+}
+
+// finish ends what the store has to do with the keys, when nothing runs any more.
+func (d *dedup[T]) finish() {
+	if d.store != nil {
+		d.store.rec.finish()
+	}
+}
+
+func (d *dedup[T]) entries() (list []*entry[T]) {
+	for i := range d.shards {
+		sh := &d.shards[i]
+		sh.mu.Lock()
+		for _, e := range sh.m {
+			for ; e != nil; e = e.next {
+				list = append(list, e)
+			}
+		}
+		sh.mu.Unlock()
+	}
+	return list
 }
 
 func (d *dedup[T]) inFlight() (n int) {
@@ -516,7 +461,7 @@ func (d *dedup[T]) inFlight() (n int) {
 }
 
 func (d *dedup[T]) stats() DedupStats {
-	return DedupStats{
+	st := DedupStats{
 		Name:     d.name,
 		InFlight: d.inFlight(),
 		Waiting:  int(d.joinedN.Load()),
@@ -524,5 +469,10 @@ func (d *dedup[T]) stats() DedupStats {
 		Fresh:    d.fresh.Load(), Committed: d.committed.Load(), Joined: d.joined.Load(),
 		Acked: d.acked.Load(), TookOver: d.tookOver.Load(), Overflowed: d.overflowed.Load(),
 		Mismatched: d.mismatched.Load(), NoKey: d.noKey.Load(),
+		Stored: d.stored.Load(), Busy: d.busy.Load(), Unreached: d.unreached.Load(),
 	}
+	if d.store != nil {
+		st.Claiming, st.Recording = int(d.store.within.Load()), d.store.rec.waiting()
+	}
+	return st
 }

@@ -38,6 +38,8 @@ type verdict struct {
 	delay   time.Duration
 	err     error
 	given   bool // Returned although given up, for want of a place for its dead letter
+
+	abandoned bool // Returned although its handler still runs
 }
 
 // scope is what several items settle together: a delivery, or the part of one
@@ -48,12 +50,14 @@ type scope struct {
 	worst    atomic.Pointer[verdict] // stays nil while there is but one item
 	admitted time.Duration           // of the delivery, on the pipeline's clock
 	owner    settler
+	claim    *claim // of the last Dedup with a store; nil: none
 }
 
 // settler is told once what became of its scope.
 type settler interface {
 	settled(v verdict)
 	holdLimit() time.Duration // how long the source lets its deliveries be held; 0: for ever
+	takesBack() bool          // whether the source can be given its delivery back
 }
 
 // forced marks a scope that was settled over the heads of its items: no number
@@ -113,6 +117,7 @@ type delivery[T any] struct {
 }
 
 func (d *delivery[T]) holdLimit() time.Duration { return d.src.hold }
+func (d *delivery[T]) takesBack() bool          { return d.settle != nil }
 
 // settled counts the outcome and tells the source. The count comes first, since
 // the source may look at Stats in answer to it.

@@ -58,8 +58,9 @@
 // One file holds one subject. In this order: source.go and outcome.go (what comes
 // in, what goes back), delivery.go (settlement), pipeline.go (Run and the drain),
 // stream.go and fanout.go (inline operators), buffer.go and queue.go (what stands
-// between stages), stage.go and worker.go (how an item runs), retry.go (the lane
-// of parked items), sequence.go (order), dedup.go and guard*.go (duplicates),
+// between stages), stage.go and worker.go (how an item runs), failure.go and
+// retry.go (what becomes of one that failed, the lane of parked items), batch.go
+// (many at once), sequence.go (order), dedup.go and guard*.go (duplicates),
 // key.go (keys), store.go (the contract), once.go and lease.go (effects outside),
 // errors.go, deadletter.go, ack.go and observe.go. docs/decisions.md says why it is as it is.
 package oncepipe

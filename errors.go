@@ -58,6 +58,10 @@ var (
 	// process. Permanent.
 	ErrMaxTakeovers = errors.New("oncepipe: key was taken over too often")
 
+	// ErrBatchResults: a batch function returned results, or errors of a
+	// BatchError, in another number than it got items. Permanent.
+	ErrBatchResults = errors.New("oncepipe: batch function does not answer for each of its items")
+
 	// ErrFull: Inject found no room.
 	ErrFull = errors.New("oncepipe: no room")
 
@@ -85,6 +89,7 @@ const (
 	markSnooze
 	markUnknown
 	markNotApplied
+	markWholeBatch
 )
 
 func (m *mark) Error() string {
@@ -125,6 +130,12 @@ func Unknown(err error) error { return marked(markUnknown, 0, err) }
 // AtMostOnce needs to know before it tries again. NotApplied(nil) is nil.
 func NotApplied(err error) error { return marked(markNotApplied, 0, err) }
 
+// WholeBatch says that an error of a batch function, such as that of a database
+// which can't be reached, has nothing to do with any single item: the batch is
+// not cut to look for one, and all its items fail with err. What else err says
+// counts for each of them. Elsewhere it changes nothing. WholeBatch(nil) is nil.
+func WholeBatch(err error) error { return marked(markWholeBatch, 0, err) }
+
 // IsPermanent reports whether err is marked by Permanent or is a
 // backoff.PermanentError.
 func IsPermanent(err error) bool {
@@ -140,7 +151,7 @@ type judgement struct {
 }
 
 // permanentErrors are those of our own that no retry can mend.
-var permanentErrors = []error{ErrNoKey, ErrMismatch, ErrUnknownOutcome, ErrNoResult, ErrGoexit, ErrMaxTakeovers, ErrInTx}
+var permanentErrors = []error{ErrNoKey, ErrMismatch, ErrUnknownOutcome, ErrNoResult, ErrGoexit, ErrMaxTakeovers, ErrInTx, ErrBatchResults}
 
 // judge reads the outermost mark of err and takes the marks off.
 func judge(err error) judgement {
@@ -151,6 +162,9 @@ func judge(err error) judgement {
 	switch {
 	case panicked: // whatever was passed to panic
 		j.kind = markPermanent
+	case isWholeBatch(err):
+		errors.As(err, &m)
+		j = judge(m.err)
 	case errors.As(err, &m):
 		j.kind, j.delay = m.kind, m.delay
 	case errors.As(err, &bp):
@@ -168,6 +182,11 @@ func judge(err error) judgement {
 	}
 	j.err = strip(err)
 	return j
+}
+
+func isWholeBatch(err error) bool {
+	var m *mark
+	return errors.As(err, &m) && m.kind == markWholeBatch
 }
 
 // strip takes marks off the outside of err, however many there are, and hides

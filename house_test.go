@@ -226,7 +226,7 @@ func TestHouseArrows(t *testing.T) {
 	arrows := map[string][]string{
 		"internal":    nil,
 		"chans":       nil,
-		"store":       {".", "internal"},
+		"store":       {".", "internal", "store/internal"},
 		"source":      {".", "internal"},
 		"oncetest":    {".", "internal"},
 		"cmd":         all,

@@ -57,3 +57,13 @@ func ExampleStorageKey() {
 	// order/42
 	// ~sha256:0184fa9ce314e3d79dfecc814264a454a4e5df48a84d86152079dba576c5f16a
 }
+
+func ExampleStoredID() {
+	long := oncepipe.RecordID{Namespace: "orders/charge", Key: strings.Repeat("k", 300)}
+	listed := oncepipe.StoredID(long.StorageForm()) // what List returns for it
+	fmt.Println(listed.Stored, len(listed.Key))
+	fmt.Println(oncepipe.StoredID("orders/charge", "order-42").Stored)
+	// Output:
+	// true 72
+	// false
+}

@@ -84,6 +84,7 @@ type Stats struct {
 	Sources []SourceStats
 	Stages  []StageStats
 	Dedups  []DedupStats
+	Stores  []StoreStats
 }
 
 // Conserved reports whether every admitted delivery has one outcome: true once
@@ -102,11 +103,11 @@ type SourceStats struct {
 // StageStats is what a stage has done and is doing.
 type StageStats struct {
 	Name string
-	Kind string // stage, trystage or sink
+	Kind string // stage, trystage, sink, batchstage or batchsink
 
 	Depth, Capacity int   // of the buffer before it
 	Workers, Slots  int   // as configured
-	Running         int   // workers that have an item
+	Running         int   // workers that have an item; of batches, the items
 	Parked          int64 // items that wait for a retry
 	Paused          bool
 
@@ -122,6 +123,9 @@ type StageStats struct {
 	Dead     int64 // items given up
 	Shed     int64
 	Replayed int64 // successes that were a recorded result, without a run
+
+	Batches   int64 // calls of a batch function, those for parts of a batch included
+	Gathering int64 // items of the batch that is being filled
 }
 
 // DedupStats is what a Dedup has done and is doing.
@@ -131,12 +135,30 @@ type DedupStats struct {
 	Waiting  int // joined copies that wait for the first one
 	Guarded  int // keys that the guard knows
 
+	Claiming  int // with a store: items that wait to be claimed
+	Recording int // and those that are settled and not yet recorded
+
 	Fresh      int64 // items let through
 	Committed  int64 // duplicates of keys that the guard knew
+	Stored     int64 // duplicates of keys that only the store knew
 	Joined     int64 // copies that joined a key in flight
 	Acked      int64 // of these, the ones whose first copy was done
 	TookOver   int64 // of these, the ones that ran in place of the first
 	Overflowed int64 // copies returned because too many waited, or for too long
+	Busy       int64 // answers of the store that another process has the key, or that it waits there
+	Unreached  int64 // items returned because the store couldn't be reached
 	Mismatched int64
 	NoKey      int64
+}
+
+// StoreStats is what a pipeline does for a store: one of Config.Stores, or of
+// WithStore.
+type StoreStats struct {
+	Name string // its Go type
+
+	Held        int   // claims of this pipeline that are being renewed
+	Renewed     int64 // leases
+	RenewErrors int64 // requests that failed
+	Pruned      int64 // records
+	PruneErrors int64 // requests that failed
 }

@@ -39,13 +39,19 @@ type OnceConfig[A, B any] struct {
 	Encode func(B) ([]byte, error)
 	Decode func([]byte) (B, error)
 
+	// Payload is what the record keeps of v when it is given up or unknown, for a
+	// person to look at and for Redriven. Default: JSON, or nothing where v can't
+	// be encoded.
+	Payload func(v A) []byte
+
 	// Lease is how long a claim holds without being renewed, which happens every
 	// third of it for as long as the function runs. When it can't be renewed in time
 	// the function's context ends with cause ErrLeaseLost. 0: DefaultLease.
 	Lease time.Duration
 
 	// MaxTakeovers is how often a key whose owner vanished may be taken over,
-	// before it is ErrMaxTakeovers. 0: DefaultMaxTakeovers. Negative: no limit.
+	// before it is ErrMaxTakeovers. With AtMostOnce that is asked once Resolve has
+	// said that the effect did not happen. 0: DefaultMaxTakeovers. Negative: no limit.
 	MaxTakeovers int
 }
 
@@ -100,8 +106,19 @@ func OnceWith[A, B any](st Store, step string, cfg OnceConfig[A, B], fn func(con
 	if cfg.Decode == nil {
 		cfg.Decode = func(b []byte) (v B, err error) { return v, json.Unmarshal(b, &v) }
 	}
+	if cfg.Payload == nil {
+		cfg.Payload = jsonPayload[A]
+	}
 	o := &once[A, B]{st: st, step: step, cfg: cfg, fn: fn, none: none, owner: ownerName()}
 	return o.call
+}
+
+func jsonPayload[A any](v A) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return data
 }
 
 // ownerName is what people see in the record of a claim.
@@ -172,7 +189,7 @@ func (o *once[A, B]) try(ctx context.Context, id RecordID, v A) (b B, again bool
 	case ClaimMismatch:
 		return b, false, fmt.Errorf("once %s: %w", o.step, ErrMismatch)
 	case ClaimUnknown:
-		return o.resolve(ctx, id, v, nil)
+		return o.resolve(ctx, id, ans, v, nil)
 	default:
 		return b, false, fmt.Errorf("once %s: store answered a claim with status %v", o.step, ans.Status)
 	}
@@ -211,9 +228,8 @@ var errNoReturn = errors.New("handler did not return")
 // own runs the function under the claim. Whatever way it ends, the claim is
 // completed or released.
 func (o *once[A, B]) own(ctx context.Context, req ClaimRequest, ans ClaimAnswer, sent time.Time, v A) (b B, again bool, err error) {
-	if o.cfg.MaxTakeovers > 0 && ans.Takeover && ans.Takeovers > o.cfg.MaxTakeovers {
-		err := fmt.Errorf("once %s: %w (%d times)", o.step, ErrMaxTakeovers, ans.Takeovers)
-		return b, false, o.release(ctx, req, ReleaseRequest{To: ToFailed}, err)
+	if ans.Takeover && o.tooOften(ans) {
+		return b, false, o.release(ctx, req, ReleaseRequest{To: ToFailed}, v, o.takenOverTooOften(ans))
 	}
 	if err := unfit(ctx, req, sent); err != nil {
 		o.unclaim(ctx, req)
@@ -230,9 +246,9 @@ func (o *once[A, B]) own(ctx context.Context, req ClaimRequest, ans ClaimAnswer,
 		case acted: // Encode did not return
 			_ = o.complete(ctx, lease, Completion{RecordID: req.RecordID, Claim: req.Claim})
 		case o.cfg.AtMostOnce:
-			_ = o.release(ctx, req, ReleaseRequest{To: ToUnknown}, errNoReturn)
+			_ = o.release(ctx, req, ReleaseRequest{To: ToUnknown}, v, errNoReturn)
 		default:
-			_ = o.release(ctx, req, ReleaseRequest{To: ToFailed}, errNoReturn)
+			_ = o.release(ctx, req, ReleaseRequest{To: ToFailed}, v, errNoReturn)
 		}
 	}()
 	b, err = o.run(withStep(lease.ctx, o.step, ans), v)
@@ -247,13 +263,30 @@ func (o *once[A, B]) own(ctx context.Context, req ClaimRequest, ans ClaimAnswer,
 		err = fmt.Errorf("%w; handler said: %w", ErrLeaseLost, err)
 	}
 	rel := o.releaseOf(ctx, err)
-	err = o.release(ctx, req, rel, err)
+	err = o.release(ctx, req, rel, v, err)
 	settled = true
 	if rel.To == ToUnknown && !errors.Is(err, ErrLeaseLost) {
-		return o.resolve(ctx, req.RecordID, v, err)
+		return o.resolve(ctx, req.RecordID, ans, v, err)
 	}
 	var zero B
 	return zero, false, err
+}
+
+// payload returns what the record keeps of v.
+func (o *once[A, B]) payload(v A) (data []byte) {
+	err := protect(func() error { data = o.cfg.Payload(v); return nil })
+	if err != nil {
+		return nil // what is given up must not be held up by its description
+	}
+	return data
+}
+
+func (o *once[A, B]) tooOften(ans ClaimAnswer) bool {
+	return o.cfg.MaxTakeovers > 0 && ans.Takeovers > o.cfg.MaxTakeovers
+}
+
+func (o *once[A, B]) takenOverTooOften(ans ClaimAnswer) error {
+	return fmt.Errorf("once %s: %w (%d times)", o.step, ErrMaxTakeovers, ans.Takeovers)
 }
 
 // unfit says why nothing may begin under a claim, if so: ctx has ended, or the
@@ -327,8 +360,11 @@ func (o *once[A, B]) complete(ctx context.Context, lease *leaseHold, done Comple
 
 // release gives the claim back because of err, which it returns. The handler's
 // context may have ended; the release must not.
-func (o *once[A, B]) release(ctx context.Context, req ClaimRequest, rel ReleaseRequest, err error) error {
+func (o *once[A, B]) release(ctx context.Context, req ClaimRequest, rel ReleaseRequest, v A, err error) error {
 	rel.RecordID, rel.Claim, rel.Reason = req.RecordID, req.Claim, err.Error()
+	if rel.To != ToWaiting {
+		rel.Payload = o.payload(v)
+	}
 	ctx = context.WithoutCancel(ctx)
 	held, rerr := repeated(ctx, claimTries, func() ([]bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.cfg.Lease/claimTries)
@@ -364,7 +400,7 @@ func (e *releaseError) Unwrap() []error { return []error{e.err, e.release} }
 
 // resolve settles an unknown record by asking Resolve. cause is the handler's
 // error, if it just ran. again says that the store has to be asked again.
-func (o *once[A, B]) resolve(ctx context.Context, id RecordID, v A, cause error) (b B, again bool, err error) {
+func (o *once[A, B]) resolve(ctx context.Context, id RecordID, ans ClaimAnswer, v A, cause error) (b B, again bool, err error) {
 	var zero B
 	if o.cfg.Resolve == nil {
 		unknown := fmt.Errorf("once %s: %w", o.step, ErrUnknownOutcome)
@@ -377,13 +413,16 @@ func (o *once[A, B]) resolve(ctx context.Context, id RecordID, v A, cause error)
 	if err != nil {
 		return zero, false, fmt.Errorf("once %s: resolve: %w", o.step, err)
 	}
-	res := Resolution{RecordID: id, To: StateWaiting}
+	res := Resolution{RecordID: id, Fence: ans.Fence, To: StateWaiting}
 	switch {
 	case happened:
 		res.To = StateCompleted
 		res.Result, res.HasResult = o.encode(b)
 	case cause != nil && IsPermanent(cause):
 		res.To = StateFailed
+	case cause == nil && o.tooOften(ans):
+		res.To = StateFailed
+		cause = o.takenOverTooOften(ans)
 	}
 	ctx = context.WithoutCancel(ctx) // an answer is not to be thrown away
 	done, err := repeated(ctx, claimTries, func() ([]bool, error) {

@@ -175,9 +175,9 @@ func ExampleStepID() {
 
 	id, _ := oncepipe.StepID(ctx, "charge")
 	records, _ := store.Lookup(ctx, []oncepipe.RecordID{id})
-	fmt.Println(id, records[0].State, records[0].Reason)
+	fmt.Println(id.Namespace, id.Key, records[0].State, records[0].Reason)
 	// Output:
-	// {charge order-1} failed card expired
+	// charge order-1 failed card expired
 }
 
 // A function of your own that remembers results says when it returned one.

@@ -625,7 +625,7 @@ func TestR48_ResolvedBySomebodyElse(t *testing.T) {
 			cfg := oncepipe.OnceConfig[int, string]{AtMostOnce: true}
 			cfg.Resolve = func(ctx context.Context, _ int) (string, bool, error) {
 				_, err := a.Store.Resolve(ctx, []oncepipe.Resolution{{
-					RecordID: oncepipe.RecordID{Namespace: "step", Key: "k"}, To: oncepipe.StateCompleted,
+					RecordID: oncepipe.RecordID{Namespace: "step", Key: "k"}, Fence: 1, To: oncepipe.StateCompleted,
 					Result: []byte(`"theirs"`), HasResult: true,
 				}})
 				return "mine", happened, err

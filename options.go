@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -22,11 +23,15 @@ type options struct {
 	ordered      bool
 	perPartition bool
 	namespace    string
+	batchSize    int // 0: no batches
+	batchWait    time.Duration
 
 	guard    Guard
 	joinKey  int
 	joinAll  int
 	joinWait time.Duration
+	store    Store
+	claims   ClaimPolicy
 
 	errs []error
 }
@@ -65,6 +70,14 @@ func collect(opts []Option, allowed ...string) options {
 }
 
 func (o *options) check() error { return errors.Join(o.errs...) }
+
+// slots is how many a stage has that isn't told.
+func (o *options) slots() int {
+	if o.batchSize > math.MaxInt32/2/max(o.workers, 1) {
+		return math.MaxInt32
+	}
+	return max(DefaultSlots, 2*o.workers*o.batchSize)
+}
 
 // Workers is how many items a stage runs at the same time; 1 by default.
 func Workers(n int) Option {
@@ -142,7 +155,31 @@ func PerPartition() Option {
 	return func(o *options) { o.set("PerPartition"); o.perPartition = true }
 }
 
-// Namespace pins the name under which the stage's records are kept in a store.
+// BatchSize is how many items a batch holds at most; DefaultBatchSize by default.
+// It can't be more than RetryPolicy.Slots. Where that is 0, a BatchStage has
+// DefaultSlots, or as many as two batches for each worker need if that is more.
+func BatchSize(n int) Option {
+	return func(o *options) {
+		o.set("BatchSize")
+		if o.batchSize = n; n < 1 || n > math.MaxInt32 {
+			o.wrong("BatchSize(%d)", n)
+		}
+	}
+}
+
+// BatchWait is how long a batch may wait to be filled, from its first item. By
+// default, 0, it takes what is queued and runs.
+func BatchWait(d time.Duration) Option {
+	return func(o *options) {
+		o.set("BatchWait")
+		if o.batchWait = d; d < 0 {
+			o.wrong("BatchWait(%v)", d)
+		}
+	}
+}
+
+// Namespace pins the name under which the records of a stage, or of a Dedup with
+// a store, are kept.
 // By default it is the pipeline's name; give it when that name changes and the
 // keys must not be new.
 func Namespace(name string) Option {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,27 @@ type Config struct {
 	// for Run's error; with the last the pipeline begins to drain. 0: 10 000.
 	MaxReturned int
 
+	// Stores are the stores that the pipeline cares for, beside those that WithStore
+	// names: all claims that Once and Dedup hold on one are renewed by one request,
+	// it is pruned, and its Retention has to be longer than any source's
+	// MaxRedelivery, or Run refuses. Once on a store that isn't among them
+	// renews each of its claims by itself.
+	Stores []Store
+
+	// PruneEvery is how often each store is pruned, a little later each time, in
+	// portions that leave it at least half of the time to others. 0:
+	// DefaultPruneEvery. Negative: never, for somebody else does.
+	PruneEvery time.Duration
+
+	// PruneGrace is how long after the beginning of Run the first pruning waits:
+	// what was on its way while nothing ran has to meet its records.
+	// 0: DefaultPruneGrace. Negative: no time.
+	PruneGrace time.Duration
+
+	// AllowShortRetention makes Run log a warning, where a store forgets keys that
+	// a source may deliver again, and run all the same.
+	AllowShortRetention bool
+
 	// Observers hear of what happens, each of everything.
 	Observers []Observer
 
@@ -55,6 +77,12 @@ func (c Config) withDefaults() Config {
 	if c.MaxReturned <= 0 {
 		c.MaxReturned = 10_000
 	}
+	if c.PruneEvery == 0 {
+		c.PruneEvery = DefaultPruneEvery
+	}
+	if c.PruneGrace == 0 {
+		c.PruneGrace = DefaultPruneGrace
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -72,6 +100,7 @@ type Pipeline struct {
 	nodes    []node
 	ports    []interface{ dangling() error }
 	counters []interface{ counted() SourceStats }
+	stores   []*storeCare
 	sources  int
 	errs     []error // of wiring
 
@@ -125,6 +154,9 @@ func New(name string, cfg Config) *Pipeline {
 	}
 	p.acks = newAcker(p)
 	p.returned.p = p
+	for _, st := range cfg.Stores {
+		p.care(st)
+	}
 	return p
 }
 
@@ -161,6 +193,7 @@ func (p *Pipeline) check() error {
 			errs = append(errs, err)
 		}
 	}
+	errs = append(errs, p.checkRetention()...)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("oncepipe: pipeline %q can't run: %w", p.name, err)
 	}
@@ -196,6 +229,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	defer hardStop(context.Canceled)
 
 	p.epoch = time.Now()
+	endStores := p.openStores(base)
 	for _, n := range p.nodes {
 		n.open()
 	}
@@ -215,6 +249,12 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		p.drain()
 	}
 	abandoned := p.finish(hardStop)
+	for _, n := range slices.Backward(p.nodes) { // the last one first, as it tells those before it
+		if d, ok := n.(interface{ finish() }); ok {
+			d.finish()
+		}
+	}
+	abandoned = append(abandoned, endStores()...)
 	p.state.Store(stateEnded)
 	close(p.acks.closing)
 	<-p.acks.ended
@@ -332,6 +372,9 @@ func (p *Pipeline) Stats() Stats {
 		case interface{ stats() DedupStats }:
 			st.Dedups = append(st.Dedups, n.stats())
 		}
+	}
+	for _, c := range p.stores {
+		st.Stores = append(st.Stores, c.stats())
 	}
 	return st
 }

@@ -43,7 +43,8 @@ type RetryPolicy struct {
 
 	// Slots is how many items may be inside the stage: running, waiting for a
 	// retry or due. When all are taken the stage stops reading its buffer. 0:
-	// DefaultSlots. More workers than slots are of no use.
+	// DefaultSlots; see BatchSize for batches. More workers than slots are of no
+	// use.
 	Slots int
 }
 

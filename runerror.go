@@ -27,8 +27,9 @@ func (e *ReturnedError) Error() string {
 	})
 }
 
-// AbandonedHandler is a handler, or a source's Receive (then without a key),
-// that did not return when its context ended.
+// AbandonedHandler is a handler, a source's Receive (then without a key), or a
+// request to one of the pipeline's stores (then of Stage "stores"), that did not
+// return when its context ended.
 type AbandonedHandler struct {
 	Stage   string
 	Key     string

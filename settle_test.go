@@ -32,6 +32,7 @@ type countSettled struct {
 
 func (c *countSettled) settled(v verdict)        { c.n.Add(1); c.verdict = v }
 func (c *countSettled) holdLimit() time.Duration { return 0 }
+func (c *countSettled) takesBack() bool          { return true }
 
 // A scope is settled once, when its last item is, with the worst outcome, or
 // when it is forced, with that verdict.
@@ -615,3 +616,4 @@ type heardVerdict struct{ verdict }
 
 func (h *heardVerdict) settled(v verdict)        { h.verdict = v }
 func (h *heardVerdict) holdLimit() time.Duration { return 0 }
+func (h *heardVerdict) takesBack() bool          { return true }

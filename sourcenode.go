@@ -20,6 +20,9 @@ func From[T any](p *Pipeline, name string, src Source[T]) Stream[T] {
 	if l, ok := src.(HoldLimiter); ok {
 		n.hold = l.HoldLimit()
 	}
+	if l, ok := src.(RedeliveryLimiter); ok {
+		n.redelivery = l.MaxRedelivery()
+	}
 	n.resumes = true
 	n.loop = func(ctx context.Context) error { return n.receive(ctx, src) }
 	return Stream[T]{n.out}
@@ -85,11 +88,12 @@ func FromSeq[T any](p *Pipeline, name string, seq iter.Seq[T]) Stream[T] {
 
 // sourceNode admits deliveries.
 type sourceNode[T any] struct {
-	p    *Pipeline
-	name string
-	hold time.Duration
-	out  *port[T]
-	loop func(context.Context) error // until the source is at its end
+	p          *Pipeline
+	name       string
+	hold       time.Duration
+	redelivery time.Duration
+	out        *port[T]
+	loop       func(context.Context) error // until the source is at its end
 
 	slab     []delivery[T]
 	used     int // of slab
@@ -117,11 +121,15 @@ func addSource[T any](p *Pipeline, name string) *sourceNode[T] {
 
 func (n *sourceNode[T]) label() (string, string) { return n.name, "source" }
 func (n *sourceNode[T]) check() error            { return nil }
-func (n *sourceNode[T]) open()                   { n.busy.Store(true) }
-func (n *sourceNode[T]) start()                  { n.p.spawn(n.drive) }
-func (n *sourceNode[T]) drain()                  {}
-func (n *sourceNode[T]) halt()                   {}
-func (n *sourceNode[T]) sweep()                  {}
+
+// maxRedelivery is 0 where the source says nothing of it.
+func (n *sourceNode[T]) maxRedelivery() time.Duration { return n.redelivery }
+
+func (n *sourceNode[T]) open()  { n.busy.Store(true) }
+func (n *sourceNode[T]) start() { n.p.spawn(n.drive) }
+func (n *sourceNode[T]) drain() {}
+func (n *sourceNode[T]) halt()  {}
+func (n *sourceNode[T]) sweep() {}
 
 func (n *sourceNode[T]) abandon() []AbandonedHandler {
 	if n.busy.Load() {

@@ -70,6 +70,19 @@ type stageCore struct {
 	gate        atomic.Pointer[chan struct{}]
 
 	failures, retries, snoozes, dead, replays, shedding atomic.Int64
+
+	forming   chan struct{} // of batches: a token for the worker that forms one
+	gathering atomic.Int64  // items of the batch that is being formed
+	batches   atomic.Int64
+}
+
+// crewman runs the items of a stage one after the other, or batch after batch.
+type crewman interface {
+	drive()
+	// report tells how many runs were begun, how many of these are not over, and
+	// when the first delivery of these was admitted.
+	report() (runs int64, running int, oldest time.Duration)
+	abandon() []AbandonedHandler
 }
 
 type stage[A, B any] struct {
@@ -80,18 +93,33 @@ type stage[A, B any] struct {
 	lane   *lane[A]
 	out    *port[B]
 	failed *port[Failed[A]] // nil: failures are dead letters
-	crew   []*worker[A, B]
+	hire   func() crewman
+	crew   []crewman
 	seq    *sequencer[A, B] // nil: workers read the inbox themselves
 	src    *sourceNode[A]   // of injected items
 }
 
 func newStage[A, B any](in Stream[A], kind, name string, fn func(context.Context, A) (B, error), opts []Option) *stage[A, B] {
+	o := collect(opts, "Workers", "Buffer", "Retry", "Timeout", "Limit", "Ordered", "PerPartition", "Namespace")
+	if fn == nil {
+		o.wrong("function is nil")
+	}
+	s := wireStage[A, B](in, kind, name, o)
+	s.fn = fn
+	s.hire = func() crewman { return &worker[A, B]{s: s} }
+	return s
+}
+
+// wireStage makes a stage that has nobody to run its items.
+func wireStage[A, B any](in Stream[A], kind, name string, o options) *stage[A, B] {
 	mustBeWired(in)
 	p := in.out.p
-	o := collect(opts, "Workers", "Buffer", "Retry", "Timeout", "Limit", "Ordered", "PerPartition", "Namespace")
 	policy := RetryPolicy{MaxAttempts: 1}
 	if o.retry != nil {
 		policy = *o.retry
+	}
+	if policy.Slots == 0 {
+		policy.Slots = o.slots()
 	}
 	policy = policy.withDefaults()
 	s := &stage[A, B]{
@@ -101,14 +129,10 @@ func newStage[A, B any](in Stream[A], kind, name string, fn func(context.Context
 			plain:   o.timeout == 0 && o.limiter == nil,
 		},
 		from: in.out.from,
-		fn:   fn,
 		lane: newLane[A](),
 	}
 	if s.namespace == "" {
 		s.namespace = p.name
-	}
-	if fn == nil {
-		s.opt.wrong("function is nil")
 	}
 	if o.perPartition {
 		switch {
@@ -156,9 +180,13 @@ func (s *stage[A, B]) open() {
 	if s.opt.ordered || s.opt.perPartition {
 		s.seq = newSequencer(s)
 	}
-	s.crew = make([]*worker[A, B], s.workers)
+	s.crew = make([]crewman, s.workers)
 	for i := range s.crew {
-		s.crew[i] = &worker[A, B]{s: s}
+		s.crew[i] = s.hire()
+	}
+	if s.opt.batchSize > 0 {
+		s.forming = make(chan struct{}, 1)
+		s.forming <- struct{}{}
 	}
 	s.running.Store(int32(s.workers))
 }
@@ -198,6 +226,7 @@ func (s *stage[A, B]) returned(it item[A], delay time.Duration, err error) {
 // that an Ordered stage needs to emit what waited for these.
 func (s *stage[A, B]) drain() {
 	left := s.lane.shut()
+	s.lane.wake() // a batch doesn't wait to be filled any longer
 	if len(left) == 0 {
 		return
 	}
@@ -262,10 +291,7 @@ func queued[T any](ch <-chan T) iter.Seq[T] {
 func (s *stage[A, B]) abandon() []AbandonedHandler {
 	var names []AbandonedHandler
 	for _, w := range s.crew {
-		if a := w.current.Load(); a != nil {
-			names = append(names, AbandonedHandler{Stage: s.name, Key: a.ticket.key, Attempt: int(a.number)})
-			a.ticket.scope.force(verdict{outcome: Returned, err: ErrDrainTimeout})
-		}
+		names = append(names, w.abandon()...)
 	}
 	return names
 }
@@ -314,17 +340,16 @@ func (s *stage[A, B]) stats() StageStats {
 		Parked: s.lane.parked.Load(),
 		Failed: s.failures.Load(), Retried: s.retries.Load(), Snoozed: s.snoozes.Load(),
 		Dead: s.dead.Load(), Replayed: s.replays.Load(), Shed: s.shedding.Load(),
+		Batches: s.batches.Load(), Gathering: s.gathering.Load(),
 		Paused: s.gate.Load() != nil,
 	}
 	oldest, found := s.lane.oldest()
 	for _, w := range s.crew {
-		n, a := w.begun()
-		st.Runs += n
-		if a != nil {
-			st.Running++
-			if !found || a.ticket.scope.admitted < oldest {
-				oldest, found = a.ticket.scope.admitted, true
-			}
+		runs, running, admitted := w.report()
+		st.Runs += runs
+		st.Running += running
+		if running > 0 && (!found || admitted < oldest) {
+			oldest, found = admitted, true
 		}
 	}
 	if found {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"strings"
 	"time"
 )
 
@@ -19,6 +20,7 @@ import (
 //	claimed   ─Release(ToWaiting)→ waiting     ─Claim, once due→ claimed
 //	claimed   ─Release(ToFailed)→  failed      ─Claim→ claimed
 //	claimed   ─Release(ToUnknown)→ unknown     ─Resolve→ completed, waiting or failed
+//	failed    ─Resolve→            completed, or waiting (a redrive)
 //	claimed, lease over ─Claim→    claimed (a takeover), or unknown where the claim asks for that
 //	any       ─Forget→             absent (a live claim only by force)
 //	completed, failed, waiting ─Prune after the retention→ absent
@@ -63,14 +65,26 @@ type Store interface {
 	// StateAbsent.
 	Lookup(ctx context.Context, ids []RecordID) ([]Record, error)
 
-	// Resolve settles an unknown record by hand: To is StateCompleted,
-	// StateWaiting (run again at once) or StateFailed. done[i] is false when the record was not
-	// unknown.
+	// Resolve settles an unknown or failed record by hand: To is StateCompleted,
+	// StateWaiting (to be run again at once, its attempts and takeovers counted
+	// anew) or StateFailed. done[i] is false, and nothing is changed, when the
+	// record is neither, or its Fence is another one: somebody has acted since it
+	// was looked at.
 	Resolve(ctx context.Context, reqs []Resolution) (done []bool, err error)
 
 	// Forget removes records, so that their keys are new again. gone[i] is false
 	// when a live claim was left alone because force was not given.
 	Forget(ctx context.Context, ids []RecordID, force bool) (gone []bool, err error)
+
+	// List reads records of one state, in the order of their namespaces and keys
+	// as they are stored, byte by byte. The state is one of those that a person may
+	// want to look at, StateWaiting, StateFailed or StateUnknown; others are
+	// refused with an error, since a store need not be able to find them.
+	List(ctx context.Context, q Query) ([]Record, error)
+
+	// Count returns the number of records in each state that has any. It may take
+	// long where there are many.
+	Count(ctx context.Context) (map[State]int, error)
 
 	// Prune removes at most limit records whose retention is over and says how
 	// many it removed. Unknown and claimed records are never pruned.
@@ -82,6 +96,25 @@ type Store interface {
 type RecordID struct {
 	Namespace string
 	Key       string
+
+	// Stored says that both are in the form of StorageKey already. List returns
+	// such ids for records whose key or namespace is kept as a hash, and only for
+	// those.
+	Stored bool
+}
+
+// StorageForm returns the namespace and the key as a store keeps them.
+func (id RecordID) StorageForm() (namespace, key string) {
+	if id.Stored {
+		return id.Namespace, id.Key
+	}
+	return StorageKey(id.Namespace), StorageKey(id.Key)
+}
+
+// StoredID returns the id of a record that is kept under namespace and key.
+func StoredID(namespace, key string) RecordID {
+	hashed := strings.HasPrefix(namespace, storageHash) || strings.HasPrefix(key, storageHash)
+	return RecordID{Namespace: namespace, Key: key, Stored: hashed}
 }
 
 // ClaimID is the fencing token of a claim: random for every acquisition, chosen
@@ -168,7 +201,7 @@ type ClaimAnswer struct {
 	Status    ClaimStatus
 	Fence     uint64        // grows with every acquisition of the key
 	Attempt   int           // ClaimAcquired: acquisitions that count as attempts, this one included
-	Takeovers int           // how often the key was taken over after a lease ran out
+	Takeovers int           // how often an owner of the key vanished: its lease ran out, and another claim met that
 	Takeover  bool          // ClaimAcquired: this acquisition is such a takeover
 	Wait      time.Duration // ClaimBusy, ClaimWaiting: how long to wait before asking again
 	Result    []byte        // ClaimCompleted: the recorded result
@@ -211,12 +244,24 @@ type ReleaseRequest struct {
 	Payload   []byte        // ToFailed, ToUnknown: what a redrive needs
 }
 
-// Resolution settles an unknown record.
+// Resolution settles an unknown or failed record.
 type Resolution struct {
 	RecordID
-	To        State // StateCompleted, StateWaiting or StateFailed
+	Fence     uint64 // of the record, as it was when somebody decided
+	To        State  // StateCompleted, StateWaiting or StateFailed
 	Result    []byte
 	HasResult bool
+}
+
+// DefaultListLimit is how many records List returns when a Query doesn't say.
+const DefaultListLimit = 100
+
+// Query says which records to list.
+type Query struct {
+	State     State
+	Namespace string   // only of this one; empty: of all
+	After     RecordID // only those behind this one; the last of the page before
+	Limit     int      // at most so many. DefaultListLimit when it is not positive
 }
 
 // Record is what a store knows of a key.

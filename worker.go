@@ -20,27 +20,49 @@ type attempt struct {
 }
 
 // The context's end is that of the pipeline's handlers: it outlives the
-// shutdown's beginning, and ends with ErrDrainTimeout.
+// shutdown's beginning, and ends with ErrDrainTimeout. Behind a Dedup with a
+// store it is that of the item's claim too.
+
+func (a *attempt) parent() context.Context {
+	if c := a.ticket.scope.claim; c != nil {
+		return c.ctx
+	}
+	return a.stage.p.handlers
+}
 
 func (a *attempt) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (a *attempt) Done() <-chan struct{}       { return a.stage.p.handlers.Done() }
-func (a *attempt) Err() error                  { return a.stage.p.handlers.Err() }
+func (a *attempt) Done() <-chan struct{}       { return a.parent().Done() }
+func (a *attempt) Err() error                  { return a.parent().Err() }
 
 func (a *attempt) Value(key any) any {
 	if _, ok := key.(infoKey); ok {
 		return a
 	}
-	return a.stage.p.handlers.Value(key)
+	return a.parent().Value(key)
 }
 
 func (a *attempt) info() Info {
-	return Info{
-		Pipeline: a.stage.p.name, Stage: a.stage.name, Namespace: a.stage.namespace,
-		Key: a.ticket.key, Attempt: int(a.number),
+	i := a.stage.info()
+	a.ticket.tell(&i, int(a.number))
+	return i
+}
+
+// info is what is known of a stage's runs without an item.
+func (s *stageCore) info() Info {
+	return Info{Pipeline: s.p.name, Stage: s.name, Namespace: s.namespace}
+}
+
+// tell says what is known of the item and its attempt.
+func (t *ticket) tell(i *Info, attempt int) {
+	i.Key, i.Attempt = t.key, attempt
+	if c := t.scope.claim; c != nil {
+		i.Attempt, i.Takeover = max(i.Attempt, int(c.attempt.Load())), c.takeover.Load()
 	}
 }
 
 func (a *attempt) replayed() { a.stage.replays.Add(1) }
+
+func (a *attempt) keeper(st Store) *keeper { return a.stage.p.keeper(st) }
 
 // attemptSlab is how many attempts a worker makes room for at once. A handler
 // that keeps its context keeps that many alive.
@@ -112,6 +134,16 @@ func (w *worker[A, B]) next(j *job[A]) bool {
 	if s.p.hard.Load() {
 		return false
 	}
+	if w.poll(j) {
+		return true
+	}
+	return w.nextSlow(j)
+}
+
+// poll takes an item into j if there is one: a due one, or, for a slot in hand,
+// one of the buffer.
+func (w *worker[A, B]) poll(j *job[A]) bool {
+	s := w.s
 	if s.lane.parked.Load() > 0 {
 		select {
 		case <-s.lane.ready:
@@ -135,7 +167,7 @@ func (w *worker[A, B]) next(j *job[A]) bool {
 			}
 		}
 	}
-	return w.nextSlow(j)
+	return false
 }
 
 // nextSlow waits on two channels, no more: what a waiting worker costs grows with
@@ -268,6 +300,9 @@ func (w *worker[A, B]) run(j *job[A]) {
 	}
 	s := w.s
 	t := j.t
+	if c := t.scope.claim; c != nil && !w.claimed(*j, c) {
+		return
+	}
 	a := &w.slab[w.used]
 	w.used++
 	w.runs++
@@ -299,6 +334,20 @@ func (w *worker[A, B]) run(j *job[A]) {
 	}
 }
 
+// claimed reports whether j may run under its claim. If not, it is parked or over.
+func (w *worker[A, B]) claimed(j job[A], c *claim) bool {
+	if c.hold == nil {
+		w.rest() // the store is asked
+	}
+	err := c.ready()
+	if err == nil {
+		return true
+	}
+	w.open, w.holding = true, false
+	w.settle(j, w.s.refuse(j, err))
+	return false
+}
+
 // begun is how many runs the worker has begun. It may be called from anywhere.
 func (w *worker[A, B]) begun() (int64, *attempt) {
 	n := w.idle.Load() // before current, whose run is none of those then
@@ -309,6 +358,23 @@ func (w *worker[A, B]) begun() (int64, *attempt) {
 	return n + int64(a.run-uint32(n)), a
 }
 
+func (w *worker[A, B]) report() (runs int64, running int, oldest time.Duration) {
+	n, a := w.begun()
+	if a == nil {
+		return n, 0, 0
+	}
+	return n, 1, a.ticket.scope.admitted
+}
+
+func (w *worker[A, B]) abandon() []AbandonedHandler {
+	a := w.current.Load()
+	if a == nil {
+		return nil
+	}
+	a.ticket.scope.force(verdict{outcome: Returned, err: ErrDrainTimeout, abandoned: true})
+	return []AbandonedHandler{{Stage: w.s.name, Key: a.ticket.key, Attempt: int(a.number)}}
+}
+
 // rest notes that the worker has no item.
 func (w *worker[A, B]) rest() {
 	w.idle.Store(w.runs)
@@ -317,21 +383,40 @@ func (w *worker[A, B]) rest() {
 
 func (w *worker[A, B]) runLimited(a *attempt, in A) (v B, err error) {
 	s := w.s
-	if s.opt.limiter != nil {
-		if err := s.opt.limiter.Wait(a); err != nil {
-			return v, fmt.Errorf("limiter: %w", err)
-		}
+	if err := s.limit(a); err != nil {
+		return v, err
 	}
-	if s.opt.timeout == 0 {
-		return s.fn(a, in)
-	}
-	ctx, cancel := context.WithTimeoutCause(a, s.opt.timeout, ErrAttemptTimeout)
+	ctx, cancel := s.timed(a)
 	defer cancel()
 	v, err = s.fn(ctx, in)
-	if err != nil && errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == ErrAttemptTimeout {
-		err = fmt.Errorf("%w: %w", ErrAttemptTimeout, err)
+	return v, timedOut(ctx, err)
+}
+
+// limit waits for the stage's limiter.
+func (s *stageCore) limit(ctx context.Context) error {
+	if s.opt.limiter == nil {
+		return nil
 	}
-	return v, err
+	if err := s.opt.limiter.Wait(ctx); err != nil {
+		return fmt.Errorf("limiter: %w", err)
+	}
+	return nil
+}
+
+// timed gives an attempt's context its time limit, where there is one.
+func (s *stageCore) timed(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.opt.timeout == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, s.opt.timeout, ErrAttemptTimeout)
+}
+
+// timedOut names the time limit in an error that comes of it.
+func timedOut(ctx context.Context, err error) error {
+	if err != nil && errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == ErrAttemptTimeout {
+		return fmt.Errorf("%w: %w", ErrAttemptTimeout, err)
+	}
+	return err
 }
 
 // crashed is called in place of what a panic (r) or a Goexit (nil) left undone.
@@ -365,107 +450,19 @@ func crashError(r any) error {
 	return &PanicError{Value: r, Stack: debug.Stack()}
 }
 
-// fail decides what becomes of an item whose attempt ended with err.
+// fail lets the stage decide what becomes of j, whose attempt ended with err.
 func (w *worker[A, B]) fail(j job[A], err error) {
-	s := w.s
-	v := judge(err)
-	if s.p.hard.Load() {
-		// The context ended under the handler: that was no attempt.
-		s.failures.Add(1)
-		s.returned(j.item, 0, fmt.Errorf("%w; handler said: %w", ErrDrainTimeout, err))
-		w.over(j, true)
-		return
-	}
-	if v.kind == markSnooze {
-		s.snoozes.Add(1)
-		w.park(j, v.delay, EventSnoozed)
-		return
-	}
-	s.failures.Add(1)
-	if j.retry == nil {
-		j.retry = &retryState{}
-	}
-	r := j.retry
-	r.attempts++
-	r.err = v.err
-	s.p.event(Event{Kind: EventFailed, Stage: s.name, Key: j.t.key, Attempt: r.attempts, Err: v.err})
-	switch {
-	case errors.Is(err, ErrLeaseLost):
-		s.returned(j.item, 0, v.err)
-		w.over(j, true)
-	case v.kind == markPermanent:
-		w.giveUp(j, permanentReason(v.err), v.err)
-	case s.policy.MaxAttempts > 0 && r.attempts >= s.policy.MaxAttempts:
-		if s.opt.retry == nil {
-			w.giveUp(j, ReasonExhausted, v.err)
-		} else {
-			w.giveUp(j, ReasonExhausted, fmt.Errorf("%w (%d): %w", ErrMaxAttempts, r.attempts, v.err))
-		}
-	case v.kind == markRetryAfter:
-		w.park(j, v.delay, EventRetried)
-	default:
-		delay, err := s.policy.nextDelay(r)
-		if err != nil {
-			w.giveUp(j, ReasonPanic, fmt.Errorf("backoff: %w; last error: %w", err, v.err))
-			return
-		}
-		if delay < 0 {
-			w.giveUp(j, ReasonExhausted, fmt.Errorf("%w after %d attempts: %w", ErrBackoffStopped, r.attempts, v.err))
-			return
-		}
-		w.park(j, delay, EventRetried)
-	}
+	w.settle(j, w.s.fail(j, err))
 }
 
-// park hands j to the retry lane, unless it would be too old by then, or held for
-// longer than its source allows.
-func (w *worker[A, B]) park(j job[A], delay time.Duration, kind EventKind) {
-	s := w.s
-	if j.retry == nil {
-		j.retry = &retryState{}
-	}
-	if limit := s.policy.MaxDelay; limit > 0 {
-		delay = min(delay, limit)
-	}
-	age := s.p.now() - j.t.scope.admitted
-	last := j.retry.err
-	if limit := s.policy.MaxAge; limit > 0 && delay > limit-age {
-		err := fmt.Errorf("%w (%v)", ErrMaxAge, limit)
-		if last != nil {
-			err = fmt.Errorf("%w: %w", err, last)
-		}
-		w.giveUp(j, ReasonExpired, err)
-		return
-	}
-	if hold := j.t.scope.owner.holdLimit(); hold > 0 && delay > hold-age {
-		s.returned(j.item, delay, last)
-		w.over(j, true)
-		return
-	}
-	if kind == EventRetried {
-		s.retries.Add(1)
-	}
-	s.p.event(Event{Kind: kind, Stage: s.name, Key: j.t.key, Attempt: j.retry.attempts, Delay: delay, Err: last})
-	w.open = false // before somebody else may have it
-	if !s.lane.park(j, delay) {
-		s.returned(j.item, delay, s.leftover(j))
-		w.over(j, true)
-	}
-}
-
-// giveUp ends an item's attempts for good.
-func (w *worker[A, B]) giveUp(j job[A], reason Reason, err error) {
-	s := w.s
-	s.dead.Add(1)
-	if s.failed != nil {
-		s.failed.pass(item[Failed[A]]{Failed[A]{j.v, j.t.key, j.attempts(), reason, err}, j.t})
+// settle ends the item's stay, unless it stays.
+func (w *worker[A, B]) settle(j job[A], f fate) {
+	switch f {
+	case stays:
+		w.open = false
+	case leaves:
 		w.over(j, false)
-		return
+	case goesBack:
+		w.over(j, true)
 	}
-	v := s.p.bury(DeadLetter{
-		Stage: s.name, Key: j.t.key, Value: j.v, Attempts: j.attempts(), Reason: reason, Err: err,
-		Age: s.p.now() - j.t.scope.admitted,
-	})
-	j.t.settle(v)
-	w.over(j, v.outcome == Returned)
 }

@@ -60,7 +60,7 @@ func (c faultyConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return faultyConn{conn.(fullConn), c.f}, nil
+	return &faultyConn{fullConn: conn.(fullConn), f: c.f}, nil
 }
 
 // fullConn is what the driver's connections can do.
@@ -77,41 +77,86 @@ type fullConn interface {
 
 type faultyConn struct {
 	fullConn
-	f *faults
+	f    *faults
+	inTx bool
 }
 
-func (c faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+func (c *faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	tx, err := c.fullConn.BeginTx(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
-	return faultyTx{tx, c.f}, nil
+	c.inTx = true
+	return faultyTx{tx, c}, nil
 }
 
-type faultyTx struct {
-	driver.Tx
-	f *faults
+func (c *faultyConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	stmt, err := c.fullConn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return faultyStmt{stmt.(fullStmt), c}, nil
 }
 
-func (t faultyTx) Commit() error {
-	t.f.mu.Lock()
-	defer t.f.mu.Unlock()
-	if t.f.before != nil {
-		if err := t.f.before(); err != nil {
-			if undo := t.Tx.Rollback(); undo != nil {
+// around puts f's functions before and after a commit; undo is what is done in
+// its place.
+func (f *faults) around(commit, undo func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.before != nil {
+		if err := f.before(); err != nil {
+			if undo := undo(); undo != nil {
 				return undo
 			}
 			return err
 		}
 	}
-	if err := t.Tx.Commit(); err != nil {
+	if err := commit(); err != nil {
 		return err
 	}
-	t.f.commit++
-	if t.f.after != nil {
-		return t.f.after()
+	f.commit++
+	if f.after != nil {
+		return f.after()
 	}
 	return nil
+}
+
+type faultyTx struct {
+	driver.Tx
+	c *faultyConn
+}
+
+func (t faultyTx) Commit() error {
+	t.c.inTx = false
+	return t.c.f.around(t.Tx.Commit, t.Tx.Rollback)
+}
+
+func (t faultyTx) Rollback() error {
+	t.c.inTx = false
+	return t.Tx.Rollback()
+}
+
+type fullStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+// faultyStmt is a commit, too, where it writes outside of a transaction.
+type faultyStmt struct {
+	fullStmt
+	c *faultyConn
+}
+
+func (s faultyStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (res driver.Result, err error) {
+	if s.c.inTx {
+		return s.fullStmt.ExecContext(ctx, args)
+	}
+	err = s.c.f.around(func() (err error) {
+		res, err = s.fullStmt.ExecContext(ctx, args)
+		return err
+	}, func() error { return nil })
+	return res, err
 }
 
 // sqliteError has a code as the driver's errors have.

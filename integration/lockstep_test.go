@@ -17,18 +17,26 @@ import (
 const (
 	lockstepRetention = 1003 * time.Second
 	lockstepTick      = 10 * time.Second
+	lockstepMaxResult = 8
 )
 
 // Random histories get the same answers of the reference and of the database.
 func TestLockstep(t *testing.T) {
 	db := openDB(t, "file::memory:", 1)
 	advance := newClock(t, db)
-	const maxResult = 8
-	sut := openStore(t, db, sqlstore.Config{Retention: lockstepRetention, MaxResult: maxResult, Clock: testClock})
+	sut := openStore(t, db, sqlstore.Config{Retention: lockstepRetention, MaxResult: lockstepMaxResult, Clock: testClock})
+	lockstep(t, sut, func() { mustExec(t, db, "DELETE FROM oncepipe_records") }, advance)
+}
+
+// lockstep compares sut with the reference. It was made with lockstepRetention
+// and lockstepMaxResult; empty removes its records, advance puts its clock forward.
+func lockstep(t *testing.T, sut oncepipe.Store, empty func(), advance func(time.Duration)) {
 	rapid.Check(t, func(rt *rapid.T) {
-		mustExec(t, db, "DELETE FROM oncepipe_records")
+		empty()
 		now := time.Unix(0, 0)
-		model := memstore.New(memstore.Config{Retention: lockstepRetention, MaxResult: maxResult, Now: func() time.Time { return now }})
+		model := memstore.New(memstore.Config{
+			Retention: lockstepRetention, MaxResult: lockstepMaxResult, Now: func() time.Time { return now },
+		})
 		h := &history{T: rt, model: model, sut: sut, claims: map[oncepipe.RecordID][]oncepipe.ClaimID{}}
 		rt.Repeat(map[string]func(*rapid.T){
 			"": h.compareRecords,
@@ -43,6 +51,7 @@ func TestLockstep(t *testing.T) {
 			"release":  h.release,
 			"resolve":  h.resolve,
 			"forget":   h.forget,
+			"list":     h.list,
 			"prune": func(rt *rapid.T) {
 				both(h, "prune", func(s oncepipe.Store) (int, error) { return s.Prune(t.Context(), 1000) })
 			},
@@ -58,7 +67,11 @@ type history struct {
 }
 
 var lockstepIDs = []oncepipe.RecordID{
-	{Namespace: "", Key: "a"}, {Namespace: "n", Key: "a"}, {Namespace: "n", Key: "A"}, {Namespace: "n", Key: "a "},
+	{Namespace: "", Key: "a"},
+	{Namespace: "n", Key: "a"},
+	{Namespace: "n", Key: "A"},
+	{Namespace: "n", Key: "a "},
+	{Namespace: "n\x00", Key: "\xff"},
 }
 
 func (h *history) id(rt *rapid.T) oncepipe.RecordID {
@@ -132,6 +145,28 @@ func rounded(v any) any {
 
 func (h *history) compareRecords(rt *rapid.T) {
 	both(h, "lookup", func(s oncepipe.Store) ([]oncepipe.Record, error) { return s.Lookup(rt.Context(), lockstepIDs) })
+	both(h, "count", func(s oncepipe.Store) (map[oncepipe.State]int, error) { return s.Count(rt.Context()) })
+}
+
+func (h *history) list(rt *rapid.T) {
+	q := oncepipe.Query{
+		State:     rapid.SampledFrom([]oncepipe.State{oncepipe.StateWaiting, oncepipe.StateFailed, oncepipe.StateUnknown}).Draw(rt, "state"),
+		Namespace: rapid.SampledFrom([]string{"", "n"}).Draw(rt, "namespace"),
+		Limit:     rapid.IntRange(1, len(lockstepIDs)).Draw(rt, "limit"),
+	}
+	if rapid.Bool().Draw(rt, "behind") {
+		q.After = h.id(rt)
+	}
+	both(h, fmt.Sprintf("list %+v", q), func(s oncepipe.Store) ([]oncepipe.Record, error) { return s.List(rt.Context(), q) })
+}
+
+// fence is the one of id's record, or nearly.
+func (h *history) fence(rt *rapid.T, id oncepipe.RecordID) uint64 {
+	recs, err := h.model.Lookup(rt.Context(), []oncepipe.RecordID{id})
+	if err != nil {
+		rt.Fatal(err)
+	}
+	return recs[0].Fence + rapid.SampledFrom([]uint64{0, 0, 0, 1}).Draw(rt, "fence")
 }
 
 func (h *history) claim(rt *rapid.T) {
@@ -195,8 +230,9 @@ func (h *history) release(rt *rapid.T) {
 
 func (h *history) resolve(rt *rapid.T) {
 	reqs := batch(rt, func(rt *rapid.T) oncepipe.Resolution {
+		id := h.id(rt)
 		return oncepipe.Resolution{
-			RecordID: h.id(rt), Result: h.bytes(rt, "result"), HasResult: rapid.Bool().Draw(rt, "has"),
+			RecordID: id, Fence: h.fence(rt, id), Result: h.bytes(rt, "result"), HasResult: rapid.Bool().Draw(rt, "has"),
 			To: rapid.SampledFrom([]oncepipe.State{oncepipe.StateCompleted, oncepipe.StateWaiting, oncepipe.StateFailed}).Draw(rt, "to"),
 		}
 	})

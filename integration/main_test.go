@@ -19,11 +19,13 @@ import (
 	"github.com/oncepipe/oncepipe/store/sqlstore"
 )
 
-// TestMain also is the process that TestR62_KillsInTheMiddleOfTransactions
-// kills.
+// TestMain also is the worker processes that tests start and kill.
 func TestMain(m *testing.M) {
-	if file := os.Getenv(crashFile); file != "" {
-		crashChild(file)
+	if raw := os.Getenv(workerEnv); raw != "" {
+		if err := runWorker(raw, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -130,22 +132,45 @@ func newRequest(key string) oncepipe.ClaimRequest {
 	}
 }
 
-// The contract, on one connection that doesn't wait for locks and on as many as
-// are wanted that do.
+// The contract, on one connection and on as many as are wanted.
 func TestContract(t *testing.T) {
-	for pragma, conns := range map[string]int{"busy_timeout(0)": 1, "busy_timeout(5000)": 0} {
-		t.Run(fmt.Sprintf("conns=%d,%s", conns, pragma), func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T, rule storetest.Rule) {
-				// The clock is written beside the store, by connections that have to wait
-				// for locks in any case.
-				file := newFile(t)
-				advance := newClock(t, openDB(t, dsn(file, "busy_timeout(10000)"), 1))
-				const maxResult = 1000
-				st := openStore(t, openDB(t, dsn(file, pragma), conns), sqlstore.Config{
-					Retention: time.Hour, MaxResult: maxResult, Clock: testClock,
-				})
-				rule(t, storetest.Env{Store: st, Advance: advance, Retention: time.Hour, MaxResult: maxResult})
+	forBackends(t, backends, func(t *testing.T, b backend) {
+		for _, conns := range []int{1, 0} {
+			t.Run(fmt.Sprint("conns=", conns), func(t *testing.T) {
+				storetest.Run(t, func(t *testing.T, rule storetest.Rule) { obey(t, b.place(t), b.dialect, conns, rule) })
 			})
-		})
-	}
+		}
+	})
+}
+
+// SQLite, where nothing but the store waits for locks.
+func TestContract_WithoutBusyTimeout(t *testing.T) {
+	storetest.RunRaces(t, func(t *testing.T, rule storetest.Rule) {
+		obey(t, place{"sqlite", dsn(newFile(t), "busy_timeout(0)")}, sqlstore.SQLite, 0, rule)
+	})
+}
+
+// The races, at the levels of isolation that the servers have.
+func TestContract_Isolation(t *testing.T) {
+	forBackends(t, servedBackends(), func(t *testing.T, b backend) {
+		for _, level := range []string{"read committed", "repeatable read", "serializable"} {
+			t.Run(level, func(t *testing.T) {
+				storetest.RunRaces(t, func(t *testing.T, rule storetest.Rule) {
+					obey(t, b.place(t).isolated(t, level), b.dialect, 0, rule)
+				})
+			})
+		}
+	})
+}
+
+// obey checks a rule on a new store.
+func obey(t *testing.T, p place, dialect sqlstore.Dialect, conns int, rule storetest.Rule) {
+	t.Helper()
+	// The clock is written beside the store, by a connection of its own.
+	advance := p.clocked(t)
+	const maxResult = 1000
+	st := openStore(t, p.open(t, conns), sqlstore.Config{
+		Dialect: dialect, Retention: time.Hour, MaxResult: maxResult, Clock: testClock,
+	})
+	rule(t, storetest.Env{Store: st, Advance: advance, Retention: time.Hour, MaxResult: maxResult})
 }

@@ -241,7 +241,7 @@ func TestTx_ZeroValuesAreResults(t *testing.T) {
 
 func TestR80_OtherFingerprintIsAMismatch(t *testing.T) {
 	l := simpleLedger(t)
-	do := sqlstore.TxFingerprint(l.Store, "book", func(amount string) string { return amount },
+	do := sqlstore.TxWith(l.Store, "book", oncepipe.TxConfig[string, string]{Fingerprint: func(amount string) string { return amount }},
 		func(ctx context.Context, tx *sql.Tx, amount string) (string, error) {
 			return amount, book(ctx, tx, "k")
 		})

@@ -104,13 +104,13 @@ var batchRules = []namedRule{
 
 		s.intoState("u", "", oncepipe.StateUnknown)
 		done, err := s.Store.Resolve(s.ctx(), []oncepipe.Resolution{
-			{RecordID: id("u"), To: oncepipe.StateFailed}, {RecordID: id("u"), To: oncepipe.StateCompleted},
+			{RecordID: id("u"), Fence: 1, To: oncepipe.StateWaiting}, {RecordID: id("u"), Fence: 1, To: oncepipe.StateCompleted},
 		})
 		s.noError("resolve", err)
 		if !slices.Equal(done, []bool{true, false}) {
 			s.Errorf("resolutions: %v", done)
 		}
-		s.state("u", oncepipe.StateFailed)
+		s.state("u", oncepipe.StateWaiting)
 		gone, err := s.Store.Forget(s.ctx(), []oncepipe.RecordID{id("u"), id("u"), id("e"), id("u")}, false)
 		s.noError("forget", err)
 		if !slices.Equal(gone, []bool{true, true, false, true}) {

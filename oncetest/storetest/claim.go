@@ -99,7 +99,7 @@ var claimRules = []namedRule{
 		before := s.lookup("k")
 		s.claim(oncepipe.ClaimUnknown, req)
 		after := s.state("k", oncepipe.StateUnknown)
-		if after.Attempt != before.Attempt || after.Fence != before.Fence || after.Takeovers != before.Takeovers {
+		if after.Attempt != before.Attempt || after.Fence != before.Fence || after.Takeovers != before.Takeovers+1 {
 			s.Errorf("record %+v, before %+v", after, before)
 		}
 		s.claim(oncepipe.ClaimUnknown, req)

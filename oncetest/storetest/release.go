@@ -110,7 +110,9 @@ var releaseRules = []namedRule{
 			rec := s.state(key, to)
 			s.near("retention", rec.Retention, s.Retention)
 			s.unchanged(key, func() {
-				s.resolve(false, r)
+				if to != oncepipe.StateFailed {
+					s.resolve(false, r)
+				}
 				s.refused(key, claim)
 				s.refused(key, oncepipe.ClaimID{})
 			})
@@ -128,9 +130,57 @@ var releaseRules = []namedRule{
 			}
 		}
 	}},
-	{"resolve leaves what is not unknown alone", func(s *subject) {
+	{"resolve of a failed key is a redrive, or says that it is done", func(s *subject) {
+		for _, to := range []oncepipe.State{oncepipe.StateCompleted, oncepipe.StateWaiting, oncepipe.StateFailed} {
+			key := to.String()
+			s.acquire(key)
+			s.Advance(2 * lease)
+			claim := s.acquire(key) // a takeover
+			s.releaseTo(true, oncepipe.ToFailed, key, claim)
+			s.resolve(true, oncepipe.Resolution{RecordID: id(key), To: to, Result: []byte("by hand"), HasResult: true})
+			rec := s.state(key, to)
+			s.near("retention", rec.Retention, s.Retention)
+			s.refused(key, claim)
+			switch to {
+			case oncepipe.StateCompleted:
+				if string(rec.Result) != "by hand" || len(rec.Payload) > 0 {
+					s.Errorf("record %+v", rec)
+				}
+			case oncepipe.StateWaiting:
+				if rec.Attempt != 0 || rec.Takeovers != 0 || string(rec.Payload) != "what" {
+					s.Errorf("record %+v", rec)
+				}
+				if a := s.claim(oncepipe.ClaimAcquired, request(key)); a.Attempt != 1 || a.Takeovers != 0 || a.Takeover || a.Fence != 3 {
+					s.Errorf("answer %+v", a)
+				}
+			default:
+				if rec.Attempt != 2 || rec.Takeovers != 1 || string(rec.Payload) != "what" {
+					s.Errorf("record %+v", rec)
+				}
+			}
+		}
+	}},
+	{"I3 late resolution changes nothing", func(s *subject) {
+		for _, state := range []oncepipe.State{oncepipe.StateUnknown, oncepipe.StateFailed} {
+			key := state.String()
+			s.intoState(key, "", state)
+			seen := s.lookup(key).Fence
+			s.resolve(true, oncepipe.Resolution{RecordID: id(key), To: oncepipe.StateWaiting})
+			claim := s.acquire(key) // somebody else believed it as well, and ran again
+			s.releaseTo(true, map[oncepipe.State]oncepipe.ReleaseTo{
+				oncepipe.StateUnknown: oncepipe.ToUnknown, oncepipe.StateFailed: oncepipe.ToFailed,
+			}[state], key, claim)
+			s.unchanged(key, func() {
+				for _, fence := range []uint64{0, seen, seen + 2} {
+					done, err := s.Store.Resolve(s.ctx(), []oncepipe.Resolution{{RecordID: id(key), Fence: fence, To: oncepipe.StateWaiting}})
+					s.one("resolve", false, done, err)
+				}
+			})
+		}
+	}},
+	{"resolve leaves what is neither unknown nor failed alone", func(s *subject) {
 		for _, state := range presentStates {
-			if state == oncepipe.StateUnknown {
+			if state == oncepipe.StateUnknown || state == oncepipe.StateFailed {
 				continue
 			}
 			key := state.String()

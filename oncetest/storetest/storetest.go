@@ -44,13 +44,21 @@ type Rule func(t *testing.T, env Env)
 //	})
 func Run(t *testing.T, with func(t *testing.T, rule Rule)) {
 	for _, rules := range [][]namedRule{
-		claimRules, tokenRules, releaseRules, resultRules, batchRules, keyRules, retentionRules, concurrencyRules,
+		claimRules, tokenRules, releaseRules, resultRules, batchRules, keyRules, retentionRules, listRules, concurrencyRules,
 	} {
-		for _, r := range rules {
-			t.Run(r.name, func(t *testing.T) {
-				with(t, func(t *testing.T, env Env) { r.check(&subject{T: t, Env: env}) })
-			})
-		}
+		run(t, rules, with)
+	}
+}
+
+// RunRaces is Run for the rules that are about several callers at once. A store
+// whose database has levels of isolation should pass them at each.
+func RunRaces(t *testing.T, with func(t *testing.T, rule Rule)) { run(t, concurrencyRules, with) }
+
+func run(t *testing.T, rules []namedRule, with func(t *testing.T, rule Rule)) {
+	for _, r := range rules {
+		t.Run(r.name, func(t *testing.T) {
+			with(t, func(t *testing.T, env Env) { r.check(&subject{T: t, Env: env}) })
+		})
 	}
 }
 
@@ -145,8 +153,10 @@ func (s *subject) releaseTo(want bool, to oncepipe.ReleaseTo, key string, claim 
 	s.release(want, oncepipe.ReleaseRequest{RecordID: id(key), Claim: claim, To: to, Delay: delay, Reason: "why", Payload: []byte("what")})
 }
 
+// resolve is by somebody who has just looked at the record.
 func (s *subject) resolve(want bool, r oncepipe.Resolution) {
 	s.Helper()
+	r.Fence = s.lookup(r.Key).Fence
 	done, err := s.Store.Resolve(s.ctx(), []oncepipe.Resolution{r})
 	s.one("resolve", want, done, err)
 }

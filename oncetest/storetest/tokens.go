@@ -1,6 +1,9 @@
 package storetest
 
 import (
+	"context"
+	"errors"
+
 	"github.com/oncepipe/oncepipe"
 )
 
@@ -94,6 +97,26 @@ var tokenRules = []namedRule{
 		s.unchanged("k", func() { s.complete(true, "k", claim, "second") })
 		if a := s.claim(oncepipe.ClaimCompleted, request("k")); string(a.Result) != "first" {
 			s.Errorf("result %q", a.Result)
+		}
+	}},
+	{"completion that failed is no answer to others, nor one that was refused", func(s *subject) {
+		for _, key := range []string{"failed", "refused"} {
+			c := oncepipe.Completion{RecordID: id(key), Claim: s.acquire(key), Result: []byte("early"), HasResult: true}
+			if key == "refused" {
+				c.Claim = oncepipe.NewClaimID()
+				s.completion(false, c)
+			} else {
+				ctx, cancel := context.WithCancel(s.ctx())
+				cancel()
+				if held, err := s.Store.Complete(ctx, []oncepipe.Completion{c}); !errors.Is(err, context.Canceled) || len(held) != 0 {
+					s.Errorf("complete: %v, %v", held, err)
+				}
+			}
+			// Whatever has become of it, a claim must say what the record says.
+			status, state := s.claims(request(key))[0].Status, s.lookup(key).State
+			if (status == oncepipe.ClaimCompleted) != (state == oncepipe.StateCompleted) {
+				s.Errorf("%s: a claim says %v of a record that is %v", key, status, state)
+			}
 		}
 	}},
 	{"release is held again and changes nothing the second time", func(s *subject) {

@@ -1,16 +1,18 @@
 // Package memstore keeps the records of oncepipe in memory. It is the reference
-// implementation of oncepipe.Store: read it to learn what a store must do. It
-// serves tests, and processes whose memory of keys may end with them.
+// implementation of oncepipe.Store, and serves tests, and processes whose memory
+// of keys may end with them.
 package memstore
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/oncepipe/oncepipe"
+	"github.com/oncepipe/oncepipe/store/internal/record"
 )
 
 // Config configures a Store. The zero value is usable.
@@ -35,48 +37,33 @@ const (
 
 // Store is an oncepipe.Store in memory. It grows until Prune is called.
 type Store struct {
-	retention time.Duration
-	maxResult int
-	now       func() time.Time
+	rules record.Rules
+	now   func() time.Time
 
 	mu      sync.Mutex
-	records map[oncepipe.RecordID]*record
+	records map[record.ID]*entry
 }
 
 var _ oncepipe.Store = (*Store)(nil)
 
-// record is what is known of one key. The owner's right to it is claim: the
-// zero id stands for nobody, and no request can carry it.
-type record struct {
-	state       oncepipe.State
-	claim       oncepipe.ClaimID // of the latest acquisition
-	fence       uint64
-	attempt     int
-	takeovers   int
-	takeover    bool // the latest acquisition was one
-	owner       string
-	fingerprint string
-	until       time.Time // claimed: end of the lease; waiting: when it is due
-	expires     time.Time // completed, failed, waiting: when Prune may remove it
-	reason      string
-	payload     []byte
-	result      []byte
-	hasResult   bool
+// entry is a record whose moments are times of the store's clock.
+type entry struct {
+	record.Record  // its own moments are not set
+	ready, expires time.Time
 }
 
 // New returns an empty Store.
 func New(cfg Config) *Store {
 	s := &Store{
-		retention: cfg.Retention,
-		maxResult: cfg.MaxResult,
-		now:       cfg.Now,
-		records:   make(map[oncepipe.RecordID]*record),
+		rules:   record.Rules{Retention: cfg.Retention, MaxResult: cfg.MaxResult},
+		now:     cfg.Now,
+		records: make(map[record.ID]*entry),
 	}
-	if s.retention <= 0 {
-		s.retention = defaultRetention
+	if s.rules.Retention <= 0 {
+		s.rules.Retention = defaultRetention
 	}
-	if s.maxResult <= 0 {
-		s.maxResult = defaultMaxResult
+	if s.rules.MaxResult <= 0 {
+		s.rules.MaxResult = defaultMaxResult
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -85,7 +72,7 @@ func New(cfg Config) *Store {
 }
 
 // Retention returns how long records are kept.
-func (s *Store) Retention() time.Duration { return s.retention }
+func (s *Store) Retention() time.Duration { return s.rules.Retention }
 
 // Len returns the number of records.
 func (s *Store) Len() int {
@@ -94,250 +81,40 @@ func (s *Store) Len() int {
 	return len(s.records)
 }
 
-// Claim implements oncepipe.Store.
-func (s *Store) Claim(ctx context.Context, reqs []oncepipe.ClaimRequest) ([]oncepipe.ClaimAnswer, error) {
-	for _, r := range reqs {
-		switch {
-		case r.Key == "":
-			return nil, fmt.Errorf("memstore: claim: %w", oncepipe.ErrNoKey)
-		case r.Claim == oncepipe.ClaimID{}:
-			return nil, fmt.Errorf("memstore: claim %q: no claim id", r.Key)
-		case r.Lease <= 0:
-			return nil, fmt.Errorf("memstore: claim %q: lease of %v is not positive", r.Key, r.Lease)
-		}
-	}
-	return each(ctx, s, reqs, s.claim)
+// at returns the record as it is seen at now.
+func (e *entry) at(now time.Time) record.Record {
+	r := e.Record
+	r.Ready, r.Expires = until(e.ready, now), until(e.expires, now)
+	return r
 }
 
-func (s *Store) claim(now time.Time, req oncepipe.ClaimRequest) oncepipe.ClaimAnswer {
-	r := s.records[req.RecordID]
-	if r == nil {
-		r = &record{state: oncepipe.StateAbsent, fingerprint: req.Fingerprint}
-		s.records[req.RecordID] = r
+func until(t, now time.Time) record.Time {
+	if t.IsZero() {
+		return record.Time{}
 	}
-	status := r.meet(now, req)
-	answer := oncepipe.ClaimAnswer{Status: status, Fence: r.fence, Takeovers: r.takeovers}
-	switch status {
-	case oncepipe.ClaimAcquired:
-		answer.Attempt, answer.Takeover = r.attempt, r.takeover
-	case oncepipe.ClaimBusy, oncepipe.ClaimWaiting:
-		answer.Wait = max(r.until.Sub(now), 0)
-	case oncepipe.ClaimCompleted:
-		answer.Result, answer.HasResult = bytes.Clone(r.result), r.hasResult
-	}
-	return answer
+	return record.In(t.Sub(now))
 }
 
-// meet is the heart of the contract: what a claim finds, and what it makes of it.
-func (r *record) meet(now time.Time, req oncepipe.ClaimRequest) oncepipe.ClaimStatus {
-	if r.fingerprint != "" && req.Fingerprint != "" && r.fingerprint != req.Fingerprint {
-		return oncepipe.ClaimMismatch
+func moment(t record.Time, now time.Time) time.Time {
+	if !t.Set {
+		return time.Time{}
 	}
-	repeated := r.claim == req.Claim
-	over := !r.until.After(now)
-	switch r.state {
-	case oncepipe.StateCompleted:
-		return oncepipe.ClaimCompleted
-	case oncepipe.StateUnknown:
-		return oncepipe.ClaimUnknown
-	case oncepipe.StateClaimed:
-		switch {
-		case repeated:
-			r.until = now.Add(req.Lease)
-			return oncepipe.ClaimAcquired
-		case !over:
-			return oncepipe.ClaimBusy
-		case req.NoTakeover:
-			r.state, r.claim, r.until = oncepipe.StateUnknown, oncepipe.ClaimID{}, time.Time{}
-			return oncepipe.ClaimUnknown
-		}
-	case oncepipe.StateWaiting, oncepipe.StateFailed:
-		if repeated || !over {
-			return oncepipe.ClaimWaiting
-		}
-	}
-	r.takeover = r.state == oncepipe.StateClaimed
-	if r.takeover {
-		r.takeovers++
-	}
-	r.state, r.claim, r.owner = oncepipe.StateClaimed, req.Claim, req.Owner
-	r.fence++
-	r.attempt++
-	r.until, r.expires = now.Add(req.Lease), time.Time{}
-	return oncepipe.ClaimAcquired
+	return now.Add(t.In)
 }
 
-// Extend implements oncepipe.Store.
-func (s *Store) Extend(ctx context.Context, reqs []oncepipe.Extension) ([]bool, error) {
-	for _, r := range reqs {
-		if r.Lease <= 0 {
-			return nil, fmt.Errorf("memstore: extend %q: lease of %v is not positive", r.Key, r.Lease)
-		}
+// read returns the record of id as it is seen at now; an absent one is one, too.
+func (s *Store) read(id oncepipe.RecordID, now time.Time) record.Record {
+	key := record.Stored(id)
+	if e := s.records[key]; e != nil {
+		return e.at(now)
 	}
-	return each(ctx, s, reqs, func(now time.Time, req oncepipe.Extension) bool {
-		r := s.owned(req.RecordID, req.Claim)
-		if r == nil || r.state != oncepipe.StateClaimed {
-			return false
-		}
-		r.until = now.Add(req.Lease)
-		return true
-	})
+	return record.Record{ID: key}
 }
 
-// Complete implements oncepipe.Store.
-func (s *Store) Complete(ctx context.Context, reqs []oncepipe.Completion) ([]bool, error) {
-	return each(ctx, s, reqs, func(now time.Time, req oncepipe.Completion) bool {
-		r := s.owned(req.RecordID, req.Claim)
-		if r == nil || r.state != oncepipe.StateClaimed {
-			return r != nil && r.state == oncepipe.StateCompleted
-		}
-		s.complete(r, now, req.Result, req.HasResult)
-		return true
-	})
-}
-
-func (s *Store) complete(r *record, now time.Time, result []byte, has bool) {
-	r.state, r.until, r.expires = oncepipe.StateCompleted, time.Time{}, now.Add(s.retention)
-	r.reason, r.payload = "", nil
-	if has && len(result) <= s.maxResult {
-		r.result, r.hasResult = bytes.Clone(result), true
-	}
-}
-
-// Release implements oncepipe.Store.
-func (s *Store) Release(ctx context.Context, reqs []oncepipe.ReleaseRequest) ([]bool, error) {
-	for _, r := range reqs {
-		if r.To < oncepipe.ToWaiting || r.To > oncepipe.ToUnknown {
-			return nil, fmt.Errorf("memstore: release %q: no state to release to (%d)", r.Key, r.To)
-		}
-	}
-	return each(ctx, s, reqs, s.release)
-}
-
-var releasedTo = map[oncepipe.ReleaseTo]oncepipe.State{
-	oncepipe.ToWaiting: oncepipe.StateWaiting,
-	oncepipe.ToFailed:  oncepipe.StateFailed,
-	oncepipe.ToUnknown: oncepipe.StateUnknown,
-}
-
-func (s *Store) release(now time.Time, req oncepipe.ReleaseRequest) bool {
-	r := s.owned(req.RecordID, req.Claim)
-	to := releasedTo[req.To]
-	if r == nil || r.state != oncepipe.StateClaimed {
-		return r != nil && r.state == to
-	}
-	r.state, r.reason = to, req.Reason
-	switch req.To {
-	case oncepipe.ToWaiting:
-		// The payload of an earlier failure stays: until the key is complete it may
-		// be the only copy.
-		s.wait(r, now.Add(max(req.Delay, 0)))
-		if req.Uncounted {
-			r.attempt--
-		}
-	case oncepipe.ToFailed:
-		r.until, r.expires, r.payload = time.Time{}, now.Add(s.retention), bytes.Clone(req.Payload)
-	case oncepipe.ToUnknown:
-		r.until, r.payload = time.Time{}, bytes.Clone(req.Payload)
-	}
-	return true
-}
-
-// wait keeps a record for the retention from when it is due, however far away
-// that is.
-func (s *Store) wait(r *record, due time.Time) {
-	r.state, r.until, r.expires = oncepipe.StateWaiting, due, due.Add(s.retention)
-}
-
-// Lookup implements oncepipe.Store.
-func (s *Store) Lookup(ctx context.Context, ids []oncepipe.RecordID) ([]oncepipe.Record, error) {
-	return each(ctx, s, ids, func(now time.Time, id oncepipe.RecordID) oncepipe.Record {
-		r := s.records[id]
-		if r == nil {
-			return oncepipe.Record{RecordID: id}
-		}
-		rec := oncepipe.Record{
-			RecordID: id, State: r.state, Fence: r.fence, Attempt: r.attempt, Takeovers: r.takeovers,
-			Owner: r.owner, Fingerprint: r.fingerprint, Reason: r.reason,
-			Payload: bytes.Clone(r.payload), Result: bytes.Clone(r.result), HasResult: r.hasResult,
-		}
-		switch r.state {
-		case oncepipe.StateClaimed:
-			rec.Lease = r.until.Sub(now)
-		case oncepipe.StateWaiting:
-			rec.Wait = r.until.Sub(now)
-		}
-		if !r.expires.IsZero() {
-			rec.Retention = r.expires.Sub(now)
-		}
-		return rec
-	})
-}
-
-// Resolve implements oncepipe.Store.
-func (s *Store) Resolve(ctx context.Context, reqs []oncepipe.Resolution) ([]bool, error) {
-	for _, r := range reqs {
-		switch r.To {
-		case oncepipe.StateCompleted, oncepipe.StateWaiting, oncepipe.StateFailed:
-		default:
-			return nil, fmt.Errorf("memstore: resolve %q: can't be resolved to %v", r.Key, r.To)
-		}
-	}
-	return each(ctx, s, reqs, func(now time.Time, req oncepipe.Resolution) bool {
-		r := s.records[req.RecordID]
-		if r == nil || r.state != oncepipe.StateUnknown {
-			return false
-		}
-		r.claim = oncepipe.ClaimID{} // the claim that left it unknown has no say any more
-		switch req.To {
-		case oncepipe.StateCompleted:
-			s.complete(r, now, req.Result, req.HasResult)
-		case oncepipe.StateWaiting:
-			s.wait(r, now)
-		case oncepipe.StateFailed:
-			r.state, r.expires = oncepipe.StateFailed, now.Add(s.retention)
-		}
-		return true
-	})
-}
-
-// Forget implements oncepipe.Store.
-func (s *Store) Forget(ctx context.Context, ids []oncepipe.RecordID, force bool) ([]bool, error) {
-	return each(ctx, s, ids, func(now time.Time, id oncepipe.RecordID) bool {
-		if r := s.records[id]; r != nil && r.state == oncepipe.StateClaimed && r.until.After(now) && !force {
-			return false
-		}
-		delete(s.records, id)
-		return true
-	})
-}
-
-// Prune implements oncepipe.Store.
-func (s *Store) Prune(ctx context.Context, limit int) (int, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, fmt.Errorf("memstore: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, pruned := s.now(), 0
-	for id, r := range s.records {
-		if pruned >= limit {
-			break
-		}
-		if !r.expires.IsZero() && !r.expires.After(now) {
-			delete(s.records, id)
-			pruned++
-		}
-	}
-	return pruned, nil
-}
-
-// owned returns the record if its latest acquisition was claim's.
-func (s *Store) owned(id oncepipe.RecordID, claim oncepipe.ClaimID) *record {
-	if r := s.records[id]; r != nil && r.claim == claim && claim != (oncepipe.ClaimID{}) {
-		return r
-	}
-	return nil
+func (s *Store) write(r record.Record, now time.Time) {
+	e := &entry{Record: r, ready: moment(r.Ready, now), expires: moment(r.Expires, now)}
+	e.Ready, e.Expires = record.Time{}, record.Time{}
+	s.records[r.ID] = e
 }
 
 // each lets the requests of a batch act one after the other, at one time.
@@ -353,4 +130,147 @@ func each[Q, A any](ctx context.Context, s *Store, reqs []Q, act func(time.Time,
 		answers[i] = act(now, req)
 	}
 	return answers, nil
+}
+
+// change is each for requests that may change their records.
+func change[Q, A any](ctx context.Context, s *Store, reqs []Q, idOf func(Q) oncepipe.RecordID, act func(*record.Record, Q) (A, bool)) ([]A, error) {
+	return each(ctx, s, reqs, func(now time.Time, req Q) A {
+		r := s.read(idOf(req), now)
+		answer, changed := act(&r, req)
+		if changed {
+			s.write(r, now)
+		}
+		return answer
+	})
+}
+
+func refused(err error) error { return fmt.Errorf("memstore: %w", err) }
+
+// Claim implements oncepipe.Store.
+func (s *Store) Claim(ctx context.Context, reqs []oncepipe.ClaimRequest) ([]oncepipe.ClaimAnswer, error) {
+	if err := record.CheckClaims(reqs); err != nil {
+		return nil, refused(err)
+	}
+	return change(ctx, s, reqs, func(q oncepipe.ClaimRequest) oncepipe.RecordID { return q.RecordID }, (*record.Record).ClaimBy)
+}
+
+// Extend implements oncepipe.Store.
+func (s *Store) Extend(ctx context.Context, reqs []oncepipe.Extension) ([]bool, error) {
+	if err := record.CheckExtensions(reqs); err != nil {
+		return nil, refused(err)
+	}
+	return change(ctx, s, reqs, func(q oncepipe.Extension) oncepipe.RecordID { return q.RecordID }, (*record.Record).Extend)
+}
+
+// Complete implements oncepipe.Store.
+func (s *Store) Complete(ctx context.Context, reqs []oncepipe.Completion) ([]bool, error) {
+	return change(ctx, s, reqs, func(q oncepipe.Completion) oncepipe.RecordID { return q.RecordID },
+		func(r *record.Record, q oncepipe.Completion) (held, changed bool) { return r.Complete(q, s.rules) })
+}
+
+// Release implements oncepipe.Store.
+func (s *Store) Release(ctx context.Context, reqs []oncepipe.ReleaseRequest) ([]bool, error) {
+	if err := record.CheckReleases(reqs); err != nil {
+		return nil, refused(err)
+	}
+	return change(ctx, s, reqs, func(q oncepipe.ReleaseRequest) oncepipe.RecordID { return q.RecordID },
+		func(r *record.Record, q oncepipe.ReleaseRequest) (held, changed bool) { return r.Release(q, s.rules) })
+}
+
+// Resolve implements oncepipe.Store.
+func (s *Store) Resolve(ctx context.Context, reqs []oncepipe.Resolution) ([]bool, error) {
+	if err := record.CheckResolutions(reqs); err != nil {
+		return nil, refused(err)
+	}
+	return change(ctx, s, reqs, func(q oncepipe.Resolution) oncepipe.RecordID { return q.RecordID },
+		func(r *record.Record, q oncepipe.Resolution) (done, changed bool) {
+			done = r.Resolve(q, s.rules)
+			return done, done
+		})
+}
+
+// Lookup implements oncepipe.Store.
+func (s *Store) Lookup(ctx context.Context, ids []oncepipe.RecordID) ([]oncepipe.Record, error) {
+	return each(ctx, s, ids, func(now time.Time, id oncepipe.RecordID) oncepipe.Record {
+		r := s.read(id, now)
+		return r.Public(id)
+	})
+}
+
+// Forget implements oncepipe.Store.
+func (s *Store) Forget(ctx context.Context, ids []oncepipe.RecordID, force bool) ([]bool, error) {
+	return each(ctx, s, ids, func(now time.Time, id oncepipe.RecordID) bool {
+		r := s.read(id, now)
+		if !r.MayForget(force) {
+			return false
+		}
+		delete(s.records, r.ID)
+		return true
+	})
+}
+
+// List implements oncepipe.Store.
+func (s *Store) List(ctx context.Context, q oncepipe.Query) ([]oncepipe.Record, error) {
+	limit, err := record.CheckQuery(q)
+	if err != nil {
+		return nil, refused(err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, refused(err)
+	}
+	after := record.Stored(q.After)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	var found []record.Record
+	for id, e := range s.records {
+		if e.State == q.State && (q.Namespace == "" || id.Namespace == oncepipe.StorageKey(q.Namespace)) && compare(id, after) > 0 {
+			found = append(found, e.at(now))
+		}
+	}
+	slices.SortFunc(found, func(a, b record.Record) int { return compare(a.ID, b.ID) })
+	found = found[:min(len(found), limit)]
+	recs := make([]oncepipe.Record, len(found))
+	for i, r := range found {
+		recs[i] = r.Public(r.RecordID())
+	}
+	return recs, nil
+}
+
+func compare(a, b record.ID) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Key, b.Key))
+}
+
+// Count implements oncepipe.Store.
+func (s *Store) Count(ctx context.Context) (map[oncepipe.State]int, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, refused(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := map[oncepipe.State]int{}
+	for _, e := range s.records {
+		n[e.State]++
+	}
+	return n, nil
+}
+
+// Prune implements oncepipe.Store.
+func (s *Store) Prune(ctx context.Context, limit int) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, refused(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, pruned := s.now(), 0
+	for id, e := range s.records {
+		if pruned >= limit {
+			break
+		}
+		if !e.expires.IsZero() && !e.expires.After(now) {
+			delete(s.records, id)
+			pruned++
+		}
+	}
+	return pruned, nil
 }

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -10,7 +11,9 @@ type Dialect uint8
 
 // The databases that are supported.
 const (
-	SQLite Dialect = iota
+	SQLite     Dialect = iota // 3.35 or later
+	PostgreSQL                // 12 or later
+	MySQL                     // MySQL 8.0 or later, MariaDB 10.6 or later
 )
 
 // String returns the dialect's name.
@@ -25,27 +28,39 @@ func (d Dialect) String() string {
 type dialect struct {
 	name string
 
-	// clock is an expression: milliseconds since 1970 by the database's clock. It
-	// must not stand still during a transaction that waited for a lock.
+	// clock is an expression: milliseconds since 1970 by the database's clock.
 	clock string
 
 	// bytes is a placeholder for bytes that may be empty: some drivers make NULL of
 	// them.
 	bytes string
 
-	// nobody is a claim id that no claim has.
-	nobody string
+	// numbered placeholders are $1, $2, … in place of ?.
+	numbered bool
 
-	// ignore ends an INSERT that does nothing where the key is known. An error
-	// won't do, since in some databases it spoils the transaction.
-	ignore string
+	// insert and ignore surround an insertion that does nothing where the key is
+	// known. An error won't do, since in some databases it spoils the transaction.
+	insert, ignore string
 
-	// lock ends a SELECT whose row is going to be written.
+	// returning makes an insertion tell which keys were new; empty where the
+	// database can't.
+	returning string
+
+	// over makes an insertion write over the row that is there; assign is how one of
+	// its columns then gets the new value.
+	over, assign string
+
+	// lock ends a SELECT whose rows are going to be written.
 	lock string
 
+	// writeFirst makes a transaction a writing one, where one that begins with a
+	// look can't become that after somebody else has written.
+	writeFirst string
+
 	// prune deletes the oldest of the rows that are over, at most as many as its
-	// one argument says, leaving alone what others have locked.
-	prune string
+	// one argument says, leaving alone what others have locked. Where the database
+	// can't do that in one statement, overdue selects their ids to be deleted.
+	prune, overdue string
 
 	// oneWriter: transactions that write wait for each other anyway, so that
 	// several at a time are only slower.
@@ -58,25 +73,33 @@ type dialect struct {
 	// tableExists selects the number of tables whose name is its argument.
 	tableExists string
 
+	// migrateLock keeps other processes from making the tables at the same time.
+	migrateLock string
+
 	schema []string
 }
 
-var dialects = [...]*dialect{SQLite: {
+var dialects = [...]*dialect{SQLite: sqlite, PostgreSQL: postgres, MySQL: mysql}
+
+var sqlite = &dialect{
 	name: "SQLite",
 	// The precision of julianday is some 50 µs here, and it is older than
 	// unixepoch('subsec').
-	clock:     "CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER)",
-	bytes:     "coalesce(?, x'')",
-	nobody:    "x'00'",
-	ignore:    "ON CONFLICT DO NOTHING",
-	lock:      "", // a transaction that begins with a write has locked all
-	prune:     "DELETE FROM {records} WHERE (ns, k) IN (SELECT ns, k FROM {records} WHERE expires_at <= {now} ORDER BY expires_at LIMIT ?)",
-	oneWriter: true,
+	clock:       "CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER)",
+	bytes:       "coalesce(?, x'')",
+	insert:      "INSERT INTO",
+	ignore:      "ON CONFLICT DO NOTHING",
+	returning:   "RETURNING ns, k",
+	over:        "ON CONFLICT (ns, k) DO UPDATE SET",
+	assign:      "excluded.{col}",
+	writeFirst:  "DELETE FROM {meta} WHERE name = ''",
+	prune:       "DELETE FROM {records} WHERE (ns, k) IN (SELECT ns, k FROM {records} WHERE expires_at <= {now} ORDER BY expires_at LIMIT ?)",
+	oneWriter:   true,
+	tableExists: "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?",
 	again: func(code string) bool {
 		n, err := strconv.Atoi(code)
 		return err == nil && (n&0xff == sqliteBusy || n&0xff == sqliteLocked)
 	},
-	tableExists: "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?",
 	schema: []string{
 		// The key is the table, so that a claim is one insertion into one tree.
 		`CREATE TABLE IF NOT EXISTS {records} (
@@ -99,12 +122,13 @@ var dialects = [...]*dialect{SQLite: {
 	PRIMARY KEY (ns, k)
 ) WITHOUT ROWID`,
 		`CREATE INDEX IF NOT EXISTS {records}_expires ON {records} (expires_at) WHERE expires_at IS NOT NULL`,
+		`CREATE INDEX IF NOT EXISTS {records}_listed ON {records} (state, ns, k) WHERE state IN (2, 4, 5)`,
 		`CREATE TABLE IF NOT EXISTS {meta} (
 	name  TEXT NOT NULL PRIMARY KEY,
 	value INTEGER NOT NULL
 )`,
 	},
-}}
+}
 
 // Primary result codes; the extended ones (261, 262, 517, 773) have them in the
 // lowest byte.
@@ -113,81 +137,117 @@ const (
 	sqliteLocked = 6
 )
 
-// statement names a prepared statement.
-type statement int
-
-const (
-	insertClaimed statement = iota
-	insertCompleted
-	load
-	loadLocked
-	acquire
-	acquireCompleted
-	lapse
-	extend
-	complete
-	setResult
-	releaseWaiting
-	releaseFailed
-	releaseUnknown
-	resolveCompleted
-	resolveOpen
-	forget
-	prune
-	statements
-)
-
-// texts are the statements in a form that every dialect can be made of. States
-// are oncepipe.State's numbers.
-//
-// ready_at is the end of the lease, or when a waiting record is due; expires_at
-// is when a record may be pruned, and set in the states that end by themselves.
-var texts = [statements]string{
-	insertClaimed: `INSERT INTO {records} (ns, k, state, claim, fence, attempt, takeovers, took_over, ready_at, owner, fp, has_result)
-		VALUES ({bytes}, ?, 1, ?, 1, 1, 0, 0, {now} + ?, ?, ?, 0) {ignore}`,
-	insertCompleted: `INSERT INTO {records} (ns, k, state, claim, fence, attempt, takeovers, took_over, expires_at, fp, has_result)
-		VALUES ({bytes}, ?, 3, ?, 1, 1, 0, 0, {now} + ?, ?, 0) {ignore}`,
-	load:       loadText,
-	loadLocked: loadText + ` {lock}`,
-	acquire: `UPDATE {records} SET state = 1, claim = ?, fence = fence + 1, attempt = attempt + 1,
-		takeovers = takeovers + ?, took_over = ?, ready_at = {now} + ?, expires_at = NULL, owner = ?
-		WHERE {key} AND state = ? AND fence = ?`,
-	acquireCompleted: `UPDATE {records} SET state = 3, claim = ?, fence = fence + 1, attempt = attempt + 1,
-		takeovers = takeovers + ?, took_over = ?, ready_at = NULL, expires_at = {now} + ?, owner = NULL,
-		reason = NULL, payload = NULL
-		WHERE {key} AND state = ? AND fence = ?`,
-	lapse:  `UPDATE {records} SET state = 5, claim = {nobody}, ready_at = NULL WHERE {key} AND state = 1 AND fence = ?`,
-	extend: `UPDATE {records} SET ready_at = {now} + ? WHERE {key} AND claim = ? AND state = 1`,
-	complete: `UPDATE {records} SET state = 3, ready_at = NULL, expires_at = {now} + ?, reason = NULL, payload = NULL,
-		has_result = ?, result = ? WHERE {key} AND claim = ? AND state = 1`,
-	setResult: `UPDATE {records} SET has_result = 1, result = ? WHERE {key} AND claim = ? AND state = 3`,
-	releaseWaiting: `UPDATE {records} SET state = 2, ready_at = {now} + ?, expires_at = {now} + ?, attempt = attempt - ?,
-		reason = ? WHERE {key} AND claim = ? AND state = 1`,
-	releaseFailed: `UPDATE {records} SET state = 4, ready_at = NULL, expires_at = {now} + ?, reason = ?, payload = ?
-		WHERE {key} AND claim = ? AND state = 1`,
-	releaseUnknown: `UPDATE {records} SET state = 5, ready_at = NULL, reason = ?, payload = ?
-		WHERE {key} AND claim = ? AND state = 1`,
-	resolveCompleted: `UPDATE {records} SET state = 3, claim = {nobody}, expires_at = {now} + ?, reason = NULL, payload = NULL,
-		has_result = ?, result = ? WHERE {key} AND state = 5`,
-	resolveOpen: `UPDATE {records} SET state = ?, claim = {nobody}, ready_at = {now}, expires_at = {now} + ?
-		WHERE {key} AND state = 5`,
-	forget: `DELETE FROM {records} WHERE {key} AND (state <> 1 OR ready_at <= {now} OR ? = 1)`,
-	prune:  `{prune}`,
+var postgres = &dialect{
+	name:      "PostgreSQL",
+	clock:     "(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
+	bytes:     "?",
+	numbered:  true,
+	insert:    "INSERT INTO",
+	ignore:    "ON CONFLICT DO NOTHING",
+	returning: "RETURNING ns, k",
+	over:      "ON CONFLICT (ns, k) DO UPDATE SET",
+	assign:    "excluded.{col}",
+	lock:      "FOR UPDATE",
+	prune: `DELETE FROM {records} WHERE (ns, k) IN (SELECT ns, k FROM {records} WHERE expires_at <= {now}
+		ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED)`,
+	tableExists: "SELECT CASE WHEN to_regclass(?) IS NULL THEN 0 ELSE 1 END",
+	migrateLock: "SELECT pg_advisory_xact_lock(hashtext('{records}'))",
+	again: func(code string) bool {
+		// serialization_failure, deadlock_detected, lock_not_available
+		return slices.Contains([]string{"40001", "40P01", "55P03"}, code)
+	},
+	schema: []string{
+		`CREATE TABLE IF NOT EXISTS {records} (
+	ns         bytea NOT NULL,
+	k          bytea NOT NULL,
+	state      smallint NOT NULL,
+	claim      bytea NOT NULL,
+	fence      bigint NOT NULL,
+	attempt    integer NOT NULL,
+	takeovers  integer NOT NULL,
+	took_over  smallint NOT NULL,
+	ready_at   bigint,
+	expires_at bigint,
+	owner      text,
+	fp         bytea,
+	reason     text,
+	payload    bytea,
+	has_result smallint NOT NULL,
+	result     bytea,
+	PRIMARY KEY (ns, k)
+)`,
+		`CREATE INDEX IF NOT EXISTS {records}_expires ON {records} (expires_at) WHERE expires_at IS NOT NULL`,
+		`CREATE INDEX IF NOT EXISTS {records}_listed ON {records} (state, ns, k) WHERE state IN (2, 4, 5)`,
+		`CREATE TABLE IF NOT EXISTS {meta} (
+	name  text NOT NULL PRIMARY KEY,
+	value integer NOT NULL
+)`,
+	},
 }
 
-const loadText = `SELECT state, claim, fence, attempt, takeovers, took_over, ready_at - {now}, expires_at - {now},
-	owner, fp, reason, payload, has_result, result FROM {records} WHERE {key}`
+var mysql = &dialect{
+	name: "MySQL",
+	// UTC, since an hour of the local time comes twice a year.
+	clock:  "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)",
+	bytes:  "?",
+	insert: "INSERT IGNORE INTO",
+	over:   "ON DUPLICATE KEY UPDATE",
+	assign: "VALUES({col})",
+	lock:   "FOR UPDATE",
+	overdue: `SELECT ns, k FROM {records} WHERE expires_at <= {now}
+		ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED`,
+	tableExists: "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?",
+	again: func(code string) bool {
+		// deadlock, lock wait timeout, record changed since last read (MariaDB)
+		return slices.Contains([]string{"1213", "1205", "1020"}, code)
+	},
+	schema: []string{
+		// Binary columns are compared byte by byte and without padding. A secondary
+		// index holds the primary key, and so its order.
+		`CREATE TABLE IF NOT EXISTS {records} (
+	ns         VARBINARY(255) NOT NULL,
+	k          VARBINARY(255) NOT NULL,
+	state      TINYINT NOT NULL,
+	claim      VARBINARY(16) NOT NULL,
+	fence      BIGINT NOT NULL,
+	attempt    INT NOT NULL,
+	takeovers  INT NOT NULL,
+	took_over  TINYINT NOT NULL,
+	ready_at   BIGINT,
+	expires_at BIGINT,
+	owner      MEDIUMTEXT CHARACTER SET utf8mb4,
+	fp         MEDIUMBLOB,
+	reason     MEDIUMTEXT CHARACTER SET utf8mb4,
+	payload    LONGBLOB,
+	has_result TINYINT NOT NULL,
+	result     LONGBLOB,
+	PRIMARY KEY (ns, k),
+	KEY {records}_expires (expires_at),
+	KEY {records}_listed (state)
+) ENGINE = InnoDB`,
+		`CREATE TABLE IF NOT EXISTS {meta} (
+	name  VARCHAR(100) NOT NULL PRIMARY KEY,
+	value INTEGER NOT NULL
+) ENGINE = InnoDB`,
+	},
+}
 
-// render fills in what the statements leave open.
-func (d *dialect) render(text, prefix, clock string) string {
-	return strings.NewReplacer(
-		"{records}", prefix+"records",
-		"{meta}", prefix+"meta",
-		"{now}", clock,
-		"{key}", "ns = "+d.bytes+" AND k = ?",
-		"{bytes}", d.bytes,
-		"{nobody}", d.nobody,
-		"{ignore}", d.ignore,
-		"{lock}", d.lock,
-	).Replace(strings.ReplaceAll(text, "{prune}", d.prune))
+// placed makes $1, $2, … of the question marks in text, where the dialect wants
+// that. No text of ours has one that is not a placeholder.
+func (d *dialect) placed(text string) string {
+	if !d.numbered {
+		return text
+	}
+	var b strings.Builder
+	n := 0
+	for {
+		before, after, found := strings.Cut(text, "?")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		n++
+		b.WriteString("$" + strconv.Itoa(n))
+		text = after
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/oncepipe/oncepipe"
+	"github.com/oncepipe/oncepipe/store/internal/record"
 )
 
 // SchemaVersion is the version of the tables that this release works with.
@@ -43,7 +44,7 @@ func (c Config) schema() []string {
 		all = append(all, d.render(text, c.Prefix, c.Clock))
 	}
 	for _, m := range metaValues {
-		text := fmt.Sprintf("INSERT INTO {meta} (name, value) VALUES ('%s', %d) {ignore}", m.name, m.value)
+		text := fmt.Sprintf("%s {meta} (name, value) VALUES ('%s', %d) %s", d.insert, m.name, m.value, d.ignore)
 		all = append(all, d.render(text, c.Prefix, c.Clock))
 	}
 	return all
@@ -56,34 +57,44 @@ func Migrate(ctx context.Context, db *sql.DB, cfg Config) error {
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	st := &Store{db: db, cfg: cfg, dialect: dialects[cfg.Dialect]}
-	err := st.patiently(ctx, func() (bool, error) {
-		err := inTx(ctx, db, func(tx *sql.Tx) error {
-			for _, text := range cfg.schema() {
+	d := &database{pool: db, cfg: cfg, dialect: dialects[cfg.Dialect]}
+	err := record.Patiently(ctx, cfg.BusyTimeout, func() (bool, error) {
+		err := transact(ctx, db, nil, func(tx *sql.Tx) error {
+			for _, text := range cfg.migration() {
 				if _, err := tx.ExecContext(ctx, text); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-		return st.again(err), err
+		return d.Again(err), err
 	})
 	if err != nil {
 		return fmt.Errorf("sqlstore: migrate: %w", err)
 	}
-	return st.checkSchema(ctx)
+	return d.checkSchema(ctx)
+}
+
+// migration is the schema, behind a lock where the database needs one.
+func (c Config) migration() []string {
+	d := dialects[c.Dialect]
+	if d.migrateLock == "" {
+		return c.schema()
+	}
+	return append([]string{d.render(d.migrateLock, c.Prefix, c.Clock)}, c.schema()...)
 }
 
 // checkSchema refuses tables that were made for another release.
-func (st *Store) checkSchema(ctx context.Context) error {
+func (d *database) checkSchema(ctx context.Context) error {
 	var n int
-	if err := st.db.QueryRowContext(ctx, st.dialect.tableExists, st.cfg.Prefix+"meta").Scan(&n); err != nil {
+	exists := d.dialect.render(d.dialect.tableExists, d.cfg.Prefix, d.cfg.Clock)
+	if err := d.pool.QueryRowContext(ctx, exists, d.cfg.Prefix+"meta").Scan(&n); err != nil {
 		return fmt.Errorf("sqlstore: look for tables: %w", err)
 	}
 	if n == 0 {
-		return fmt.Errorf("%w: there is no %smeta", ErrSchema, st.cfg.Prefix)
+		return fmt.Errorf("%w: there is no %smeta", ErrSchema, d.cfg.Prefix)
 	}
-	rows, err := st.db.QueryContext(ctx, st.dialect.render("SELECT name, value FROM {meta}", st.cfg.Prefix, st.cfg.Clock))
+	rows, err := d.pool.QueryContext(ctx, d.dialect.render("SELECT name, value FROM {meta}", d.cfg.Prefix, d.cfg.Clock))
 	if err != nil {
 		return fmt.Errorf("sqlstore: read version: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/oncepipe/oncepipe"
+	"github.com/oncepipe/oncepipe/store/internal/record"
 )
 
 // Config configures a Store. The zero value is usable.
@@ -32,13 +33,18 @@ type Config struct {
 	// lock, a deadlock or a serialization failure. 10 s when it is 0.
 	BusyTimeout time.Duration
 
+	// Isolation is the isolation level of transactions, those of Tx included. The
+	// database's default when it is 0; any will do.
+	Isolation sql.IsolationLevel
+
 	// ErrorCode returns the code that the database gave an error. DriverCode when
 	// it is nil, which knows the usual drivers.
 	ErrorCode func(error) string
 
 	// Clock is the SQL expression for the time in milliseconds that leases,
 	// backoffs and retentions are judged by. The database's own clock when it is
-	// empty; a test may have one that it can put forward.
+	// empty; a test may have one that it can put forward. It must not contain a
+	// question mark.
 	Clock string
 }
 
@@ -76,15 +82,10 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Store is an oncepipe.Store in a database. Tx and TxDo run effects on it.
+// Store is an oncepipe.Store in a database. Tx and its like run effects on it.
 type Store struct {
-	db       *sql.DB
-	cfg      Config
-	dialect  *dialect
-	prepared [statements]*sql.Stmt
-
-	writer chan struct{} // holds a token while somebody writes
-	queue  queue         // what waits to be written
+	db   *database
+	core *record.Core[*sql.Tx]
 }
 
 var _ oncepipe.Store = (*Store)(nil)
@@ -96,16 +97,18 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	st := &Store{db: db, cfg: cfg, dialect: dialects[cfg.Dialect], writer: make(chan struct{}, 1)}
-	if err := st.checkSchema(ctx); err != nil {
+	d := &database{pool: db, cfg: cfg, dialect: dialects[cfg.Dialect]}
+	if err := d.checkSchema(ctx); err != nil {
 		return nil, err
 	}
-	for i, text := range texts {
-		stmt, err := db.PrepareContext(ctx, st.dialect.render(text, cfg.Prefix, cfg.Clock))
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("sqlstore: prepare statement: %w", err), st.Close())
-		}
-		st.prepared[i] = stmt
+	st := &Store{db: d, core: record.NewCore(d, record.Config{
+		Name:      "sqlstore",
+		Rules:     record.Rules{Retention: cfg.Retention, MaxResult: cfg.MaxResult},
+		Busy:      cfg.BusyTimeout,
+		OneWriter: d.dialect.oneWriter,
+	})}
+	if err := d.stmts.prepare(ctx, db, d.dialect, cfg); err != nil {
+		return nil, errors.Join(fmt.Errorf("sqlstore: %w", err), st.Close())
 	}
 	return st, nil
 }
@@ -114,27 +117,68 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 // be called where that is closed.
 func (st *Store) Close() error {
 	var errs []error
-	for _, stmt := range st.prepared {
-		if stmt != nil {
-			errs = append(errs, stmt.Close())
+	for _, kind := range st.db.stmts {
+		for _, stmt := range kind {
+			if stmt != nil {
+				errs = append(errs, stmt.Close())
+			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // Retention returns how long records are kept.
-func (st *Store) Retention() time.Duration { return st.cfg.Retention }
+func (st *Store) Retention() time.Duration { return st.core.Retention() }
 
-// again tells whether a transaction that ended with err may be repeated.
-func (st *Store) again(err error) bool {
-	return err != nil && st.dialect.again(st.cfg.ErrorCode(err))
+// Claim implements oncepipe.Store.
+func (st *Store) Claim(ctx context.Context, reqs []oncepipe.ClaimRequest) ([]oncepipe.ClaimAnswer, error) {
+	return st.core.Claim(ctx, reqs)
 }
 
-// txKey marks the contexts of closures that run in a transaction on a database.
-type txKey struct{ db *sql.DB }
+// Extend implements oncepipe.Store.
+func (st *Store) Extend(ctx context.Context, reqs []oncepipe.Extension) ([]bool, error) {
+	return st.core.Extend(ctx, reqs)
+}
 
-func (st *Store) inTx(ctx context.Context) bool { return ctx.Value(txKey{st.db}) != nil }
+// Complete implements oncepipe.Store.
+func (st *Store) Complete(ctx context.Context, reqs []oncepipe.Completion) ([]bool, error) {
+	return st.core.Complete(ctx, reqs)
+}
 
-func (st *Store) withTx(ctx context.Context) context.Context {
-	return context.WithValue(ctx, txKey{st.db}, true)
+// Release implements oncepipe.Store.
+func (st *Store) Release(ctx context.Context, reqs []oncepipe.ReleaseRequest) ([]bool, error) {
+	return st.core.Release(ctx, reqs)
+}
+
+// Lookup implements oncepipe.Store.
+func (st *Store) Lookup(ctx context.Context, ids []oncepipe.RecordID) ([]oncepipe.Record, error) {
+	return st.core.Lookup(ctx, ids)
+}
+
+// Resolve implements oncepipe.Store.
+func (st *Store) Resolve(ctx context.Context, reqs []oncepipe.Resolution) ([]bool, error) {
+	return st.core.Resolve(ctx, reqs)
+}
+
+// Forget implements oncepipe.Store.
+func (st *Store) Forget(ctx context.Context, ids []oncepipe.RecordID, force bool) ([]bool, error) {
+	return st.core.Forget(ctx, ids, force)
+}
+
+// List implements oncepipe.Store.
+func (st *Store) List(ctx context.Context, q oncepipe.Query) ([]oncepipe.Record, error) {
+	return st.core.List(ctx, q, func(ctx context.Context, after record.ID, limit int) ([]record.Record, error) {
+		return st.db.list(ctx, q, after, limit)
+	})
+}
+
+// Count implements oncepipe.Store.
+func (st *Store) Count(ctx context.Context) (map[oncepipe.State]int, error) {
+	return st.core.Count(ctx, st.db.count)
+}
+
+// Prune implements oncepipe.Store. Whatever the limit, it goes by small
+// transactions, and lets others in between.
+func (st *Store) Prune(ctx context.Context, limit int) (int, error) {
+	return st.core.Prune(ctx, limit)
 }

@@ -9,38 +9,91 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/oncepipe/oncepipe/store/internal/record"
 )
 
 var update = flag.Bool("update", false, "write testdata")
 
-// The schema is what other releases find: a change of this file is a new
+// The schema is what other releases find: a change of these files is a new
 // SchemaVersion.
 func TestSchema_Golden(t *testing.T) {
-	got, err := Schema(SQLite, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const file = "testdata/sqlite.sql"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("schema differs from %s:\n%s", file, got)
+	for i := range dialects {
+		d := Dialect(i)
+		t.Run(d.String(), func(t *testing.T) {
+			got, err := Schema(d, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := "testdata/" + strings.ToLower(d.String()) + ".sql"
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("schema differs from %s:\n%s", file, got)
+			}
+		})
 	}
 }
 
 func TestStatements_AreFilledIn(t *testing.T) {
-	for i, text := range texts {
-		got := dialects[SQLite].render(text, "p_", "CLOCK")
-		if text == "" || strings.ContainsAny(got, "{}") {
-			t.Errorf("statement %d: %q", i, got)
+	for _, d := range dialects {
+		for which := range statements {
+			text := d.text(which, 3)
+			if text == "" {
+				continue
+			}
+			got := d.render(text, "p_", "CLOCK")
+			if strings.ContainsAny(got, "{}") || d.numbered && strings.Contains(got, "?") {
+				t.Errorf("%s, statement %d: %q", d.name, which, got)
+			}
 		}
+	}
+}
+
+func TestStatements_OfEverySize(t *testing.T) {
+	for n := 1; n <= 3*largest; n++ {
+		for left := n; left > 0; {
+			rows, size := part(left)
+			if rows < 1 || rows > left || rows != 1<<size || size >= sizes {
+				t.Fatalf("part(%d) = %d, %d", left, rows, size)
+			}
+			left -= rows
+		}
+		if n > largest {
+			continue
+		}
+		if size := sizeFor(n); size >= sizes || 1<<size < n || size > 0 && 1<<(size-1) >= n {
+			t.Fatalf("sizeFor(%d) = %d", n, size)
+		}
+	}
+}
+
+func TestStatements_ForIDs(t *testing.T) {
+	var ids []record.ID
+	for n := range 300 {
+		ids = append(ids, record.ID{Namespace: fmt.Sprint(n / 200), Key: fmt.Sprint(n)})
+	}
+	seen := map[record.ID]bool{}
+	calls := 0
+	err := byNamespace(ids, func(size int, args []any) error {
+		calls++
+		if len(args) != 1+1<<size {
+			t.Errorf("%d arguments for size %d", len(args), size)
+		}
+		for _, k := range args[1:] {
+			seen[record.ID{Namespace: string(args[0].([]byte)), Key: string(k.([]byte))}] = true
+		}
+		return nil
+	})
+	if err != nil || calls != 3 || len(seen) != len(ids) { // 128, 72, 100
+		t.Errorf("%d calls, %d ids, error %v", calls, len(seen), err)
 	}
 }
 

@@ -18,6 +18,7 @@ CREATE TABLE IF NOT EXISTS oncepipe_records (
 	PRIMARY KEY (ns, k)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS oncepipe_records_expires ON oncepipe_records (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS oncepipe_records_listed ON oncepipe_records (state, ns, k) WHERE state IN (2, 4, 5);
 CREATE TABLE IF NOT EXISTS oncepipe_meta (
 	name  TEXT NOT NULL PRIMARY KEY,
 	value INTEGER NOT NULL

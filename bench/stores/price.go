@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// disk reports what one fsync takes, since all else depends on it.
+func disk(_ context.Context, b backend, s scale) (rows []row, err error) {
+	if b.dir == "" {
+		return nil, nil // a server's disk isn't ours to try
+	}
+	f, err := os.CreateTemp(b.dir, "oncepipe-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	page := make([]byte, 4096)
+	took := make([]time.Duration, s.single)
+	for i := range took {
+		begun := time.Now()
+		if _, err := f.Write(page); err != nil {
+			return nil, err
+		}
+		if err := f.Sync(); err != nil {
+			return nil, err
+		}
+		took[i] = time.Since(begun)
+	}
+	return []row{reported("write and fsync of 4 kB", micros(median(took)), "µs")}, nil
+}
+
+// price holds transactions of the store, one by one, against the same ones by
+// hand: begin, insert the effect, commit.
+func price(ctx context.Context, b backend, s scale) (rows []row, err error) {
+	if b.open == nil {
+		return nil, nil
+	}
+	for _, slower := range []time.Duration{0, s.slower} {
+		more, err := priceAt(ctx, b, s, slower)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, more...)
+	}
+	return rows, nil
+}
+
+func priceAt(ctx context.Context, b backend, s scale, slower time.Duration) (rows []row, err error) {
+	p, err := b.open(ctx, options{slower: slower})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	n := s.single
+	if slower > 0 {
+		n = (n + 3) / 4 // it takes longer
+	}
+	k := &keys{}
+	t, err := rounds(s.rounds, each(ctx, n, k, p.tx), each(ctx, n, k, p.bareTx))
+	if err != nil {
+		return nil, err
+	}
+	tx, bare := t[0], t[1]
+	per := func(t []time.Duration) float64 { return micros(median(t)) / float64(n) }
+	return []row{
+		atLeast("Tx one by one, rate over bare"+delayed(slower), bare.Over(tx), 0.75).heldIf(b.tx),
+		reported("Tx one by one"+delayed(slower), per(tx), "µs"),
+		reported("bare transaction"+delayed(slower), per(bare), "µs"),
+	}, nil
+}
+
+// batches holds transactions of many items against transactions one by one, and
+// against bare transactions with one insertion of the same effects.
+func batches(ctx context.Context, b backend, s scale) (rows []row, err error) {
+	if b.open == nil {
+		return nil, nil
+	}
+	for _, at := range []struct {
+		slower time.Duration
+		limit  float64
+	}{{0, 0.35}, {s.slower, 0.55}} {
+		more, err := batchesAt(ctx, b, s, at.slower, at.limit)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, more...)
+	}
+	return rows, nil
+}
+
+func batchesAt(ctx context.Context, b backend, s scale, slower time.Duration, limit float64) (rows []row, err error) {
+	p, err := b.open(ctx, options{batch: s.batch, slower: slower})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	n := (s.single + 3) / 4
+	k := &keys{}
+	t, err := rounds(
+		s.rounds,
+		each(ctx, n, k, p.tx),
+		inBatches(ctx, s.batches, s.batch, k, p.many),
+		inBatches(ctx, s.batches, s.batch, k, p.bareMany),
+	)
+	if err != nil {
+		return nil, err
+	}
+	one, many, bare := t[0], t[1], t[2]
+	items := s.batches * s.batch
+	name := fmt.Sprintf("TxBatch of %d, rate over ", s.batch)
+	return []row{
+		atLeast(name+"Tx one by one"+delayed(slower), one.Over(many)*float64(items)/float64(n), 10).heldIf(b.batch),
+		atLeast(name+"bare insert"+delayed(slower), bare.Over(many), limit).heldIf(b.batch),
+		reported(fmt.Sprintf("TxBatch of %d%s, an item", s.batch, delayed(slower)), micros(median(many))/float64(items), "µs"),
+	}, nil
+}
+
+func delayed(slower time.Duration) string {
+	if slower == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", commits %v slower", slower)
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

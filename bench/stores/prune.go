@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// pruning is how long claims take beside the removal of many records.
+func pruning(ctx context.Context, b backend, s scale) (rows []row, err error) {
+	if b.open == nil {
+		return nil, nil
+	}
+	p, err := b.open(ctx, options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	const portion = 1000
+	old := &keys{n: 1 << 32}
+	left := s.overdue
+	for ; left > 0; left -= portion {
+		if err := p.overdue(ctx, old.take(min(left, portion))); err != nil {
+			return nil, fmt.Errorf("make records: %w", err)
+		}
+	}
+	k := &keys{}
+	before, err := waits(ctx, p, k, func(n int) bool { return n < s.before })
+	if err != nil {
+		return nil, err
+	}
+
+	pruned := make(chan error, 1)
+	begun := time.Now()
+	var took time.Duration
+	go func() {
+		n, err := p.store.Prune(ctx, s.overdue)
+		if err == nil && n != s.overdue {
+			err = fmt.Errorf("pruned %d records of %d", n, s.overdue)
+		}
+		took = time.Since(begun)
+		pruned <- err
+		close(pruned)
+	}()
+	beside, err := waits(ctx, p, k, func(int) bool { return len(pruned) == 0 })
+	if err := errors.Join(<-pruned, err); err != nil {
+		return nil, err
+	}
+	beside = append(beside, 0) // none, where it was over at once
+	return []row{
+		atMost("p99.9 of a claim beside it", millis(quantile(beside, 0.999)), "ms", 50).heldIf(b.batch),
+		reported("longest claim beside it", millis(quantile(beside, 1)), "ms"),
+		reported("median of a claim beside it", millis(median(beside)), "ms"),
+		reported("p99.9 of a claim before", millis(quantile(before, 0.999)), "ms"),
+		reported(fmt.Sprintf("%d records pruned, in a second", s.overdue), float64(s.overdue)/took.Seconds(), ""),
+		reported("claims beside it, in a second", float64(len(beside)-1)/took.Seconds(), ""),
+	}, nil
+}
+
+// waits claims key by key for as long as more says so, and returns how long each
+// claim took.
+func waits(ctx context.Context, p *place, k *keys, more func(n int) bool) (took []time.Duration, err error) {
+	one := alone(claimed(p.store))
+	for more(len(took)) {
+		begun := time.Now()
+		if err := one(ctx, k.next()); err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(begun))
+	}
+	return took, nil
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var tiny = scale{
+	rounds: 1, single: 4, batch: 8, batches: 2, slower: time.Microsecond,
+	callers: 4, perCaller: 2, overdue: 1100, before: 2, copies: 200, stored: 100,
+	sizes: []int{40, 80}, samples: 2,
+}
+
+// Everything that needs no server, small: only that it runs and what it counts.
+func TestStores(t *testing.T) {
+	t.Setenv("ONCEPIPE_POSTGRES", "")
+	t.Setenv("ONCEPIPE_MYSQL", "")
+	t.Setenv("ONCEPIPE_REDIS", "")
+	var warned strings.Builder
+	backends := present(t.TempDir(), &warned)
+	for _, name := range []string{"PostgreSQL", "MariaDB", "Redis"} {
+		if !strings.Contains(warned.String(), "LEFT OUT: "+name) {
+			t.Errorf("not a word of %s in %q", name, warned.String())
+		}
+	}
+	var rows []row
+	_, err := run(t.Context(), backends, "", "", tiny, func(r row) { rows = append(rows, r) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, r := range rows {
+		group, _, _ := strings.Cut(r.Name, ", ")
+		seen[group] = true
+		if strings.Contains(r.Name, "calls of the store") && !r.OK {
+			t.Error(r)
+		}
+		if r.Limit == nil && r.Ratio <= 0 {
+			t.Errorf("nothing measured: %v", r)
+		}
+	}
+	for _, g := range groups {
+		if needsServer := g.name == "duplicate"; seen[g.name] == needsServer {
+			t.Errorf("group %s has rows: %v", g.name, seen[g.name])
+		}
+	}
+}
+
+func TestRunSaysWhenNothingIsMeasured(t *testing.T) {
+	if _, err := run(t.Context(), nil, "", "", tiny, func(row) {}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestRows(t *testing.T) {
+	for _, c := range []struct {
+		r    row
+		ok   bool
+		said string
+	}{
+		{atLeast("a", 0.75, 0.75), true, "at least   0.75  ok"},
+		{atLeast("a", 0.74, 0.75), false, "at least   0.75  NOT ok"},
+		{atMost("a", 50, "ms", 50), true, "at most   50.00  ok"},
+		{atMost("a", 51, "ms", 50), false, "at most   50.00  NOT ok"},
+		{atMost("a", 51, "ms", 50).heldIf(true), false, "at most   50.00  NOT ok"},
+		{atMost("a", 51, "ms", 50).heldIf(false), true, "reported"},
+	} {
+		if c.r.OK != c.ok || !strings.HasSuffix(c.r.String(), c.said) {
+			t.Errorf("%q, want …%s", c.r, c.said)
+		}
+		var back map[string]any
+		if err := json.Unmarshal([]byte(c.r.json()), &back); err != nil {
+			t.Fatal(err)
+		}
+		if limit, there := back["limit"]; back["ok"] != c.ok || !there || (limit == nil) != (c.said == "reported") {
+			t.Errorf("JSON %v of %q", back, c.r)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	const n = 10_000
+	ordered := (&keys{}).take(n)
+	if !slices.IsSorted(ordered) || len(slices.Compact(slices.Clone(ordered))) != n {
+		t.Error("ordered keys are not in order, or not distinct")
+	}
+	if want := "00000000-0000-00ff-0000-000000000000"; ordered[254] != want {
+		t.Errorf("key 255 is %s, want %s", ordered[254], want)
+	}
+	random := (&keys{random: true}).take(n)
+	rising := 0
+	for i := range random[1:] {
+		if random[i] < random[i+1] {
+			rising++
+		}
+	}
+	if rising < n*4/10 || rising > n*6/10 {
+		t.Errorf("%d of %d random keys rise", rising, n)
+	}
+	slices.Sort(random)
+	if len(slices.Compact(random)) != n {
+		t.Error("random keys are not distinct")
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	var of []time.Duration
+	for i := range 1000 {
+		of = append(of, time.Duration(1000-i))
+	}
+	for part, want := range map[float64]time.Duration{0: 1, 0.5: 501, 0.999: 1000, 1: 1000} {
+		if got := quantile(of, part); got != want {
+			t.Errorf("quantile %v is %d, want %d", part, got, want)
+		}
+	}
+	if fmt.Sprint(median([]time.Duration{3, 1, 2})) != "2ns" {
+		t.Error("median")
+	}
+}

@@ -1,0 +1,1 @@
+return each(0, 0, show)

@@ -1,0 +1,222 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+
+	"github.com/oncepipe/oncepipe"
+	"github.com/oncepipe/oncepipe/store/internal/record"
+)
+
+// values returns the arguments that make a row of r.
+func values(r record.Record) []any {
+	return []any{
+		[]byte(r.Namespace), []byte(r.Key), int64(r.State), r.Claim[:], int64(r.Fence), int64(r.Attempt), int64(r.Takeovers), one(r.TookOver),
+		moment(r.Ready), moment(r.Expires), text(r.Owner), []byte(r.Fingerprint), text(r.Reason), r.Payload, one(r.HasResult), r.Result,
+	}
+}
+
+func moment(t record.Time) any {
+	if !t.Set {
+		return nil
+	}
+	return ms(t.In)
+}
+
+// ms is d in milliseconds, rounded up, and one more, since the clock doesn't show
+// how much of its own millisecond is over: no lease and no wait ends too early.
+func ms(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64((d-1)/time.Millisecond) + 2
+}
+
+func distance(n sql.NullInt64) record.Time {
+	if !n.Valid {
+		return record.Time{}
+	}
+	return record.In(time.Duration(n.Int64) * time.Millisecond)
+}
+
+// text makes s fit for a text column anywhere.
+func text(s string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\ufffd"), "\ufffd")
+}
+
+func one(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// scanRecords reads all that a SELECT of records found.
+func scanRecords(rows *sql.Rows, into []record.Record) ([]record.Record, error) {
+	defer rows.Close()
+	for rows.Next() {
+		var r record.Record
+		var ns, key, claim, fp []byte
+		var owner, reason sql.NullString
+		var ready, expires sql.NullInt64
+		err := rows.Scan(&ns, &key, &r.State, &claim, &r.Fence, &r.Attempt, &r.Takeovers, &r.TookOver, &ready, &expires,
+			&owner, &fp, &reason, &r.Payload, &r.HasResult, &r.Result)
+		if err != nil {
+			return nil, err
+		}
+		if len(claim) == len(r.Claim) { // else it is nobody's
+			r.Claim = oncepipe.ClaimID(claim)
+		}
+		r.ID = record.ID{Namespace: string(ns), Key: string(key)}
+		r.Ready, r.Expires = distance(ready), distance(expires)
+		r.Owner, r.Fingerprint, r.Reason = owner.String, string(fp), reason.String
+		into = append(into, r)
+	}
+	return into, rows.Err()
+}
+
+// scanIDs reads all that a statement on ids returned.
+func scanIDs(rows *sql.Rows) ([]record.ID, error) {
+	defer rows.Close()
+	var ids []record.ID
+	for rows.Next() {
+		var ns, key []byte
+		if err := rows.Scan(&ns, &key); err != nil {
+			return nil, err
+		}
+		ids = append(ids, record.ID{Namespace: string(ns), Key: string(key)})
+	}
+	return ids, rows.Err()
+}
+
+// runner runs the statements of a store, by itself or in a transaction.
+type runner struct {
+	db *database
+	tx *sql.Tx // nil: each statement is a transaction of its own
+}
+
+func (r runner) stmt(ctx context.Context, which statement, size int) *sql.Stmt {
+	stmt := r.db.stmts[which][size]
+	if r.tx != nil {
+		return r.tx.StmtContext(ctx, stmt)
+	}
+	return stmt
+}
+
+func (r runner) exec(ctx context.Context, which statement, size int, args ...any) (int64, error) {
+	res, err := r.stmt(ctx, which, size).ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// insertSome inserts at most largest rows. ids are those that were new, or none
+// where it isn't known which of several these were.
+func (r runner) insertSome(ctx context.Context, recs []record.Record, size int) (ids []record.ID, err error) {
+	args := make([]any, 0, len(recs)*len(columns))
+	for _, rec := range recs {
+		args = append(args, values(rec)...)
+	}
+	if r.db.dialect.returning != "" && len(recs) > 1 {
+		rows, err := r.stmt(ctx, insert, size).QueryContext(ctx, args...)
+		if err != nil {
+			return nil, err
+		}
+		return scanIDs(rows)
+	}
+	n, err := r.exec(ctx, insert, size, args...)
+	if err != nil || n < int64(len(recs)) {
+		return nil, err
+	}
+	return idsOf(recs), nil
+}
+
+func idsOf(recs []record.Record) []record.ID {
+	ids := make([]record.ID, len(recs))
+	for i, r := range recs {
+		ids[i] = r.ID
+	}
+	return ids
+}
+
+// insert inserts rows whose keys are new.
+func (r runner) insert(ctx context.Context, recs []record.Record) (inserted []record.ID, err error) {
+	unsure := false
+	for len(recs) > 0 {
+		n, size := part(len(recs))
+		ids, err := r.insertSome(ctx, recs[:n], size)
+		if err != nil {
+			return nil, err
+		}
+		unsure = unsure || r.db.dialect.returning == "" && len(ids) < n
+		inserted = append(inserted, ids...)
+		recs = recs[n:]
+	}
+	if unsure {
+		return nil, nil
+	}
+	return inserted, nil
+}
+
+// write writes rows over those that are there.
+func (r runner) write(ctx context.Context, recs []record.Record) error {
+	for len(recs) > 0 {
+		n, size := part(len(recs))
+		args := make([]any, 0, n*len(columns))
+		for _, rec := range recs[:n] {
+			args = append(args, values(rec)...)
+		}
+		if _, err := r.exec(ctx, write, size, args...); err != nil {
+			return err
+		}
+		recs = recs[n:]
+	}
+	return nil
+}
+
+// byNamespace calls f with the keys of each namespace, at most largest at once,
+// as the arguments of a statement: the last key is there as often as fills it up.
+func byNamespace(ids []record.ID, f func(size int, args []any) error) error {
+	for len(ids) > 0 {
+		n := 1
+		for n < len(ids) && n < largest && ids[n].Namespace == ids[0].Namespace {
+			n++
+		}
+		size := sizeFor(n)
+		args := make([]any, 0, 1+1<<size)
+		args = append(args, []byte(ids[0].Namespace))
+		for i := range 1 << size {
+			args = append(args, []byte(ids[min(i, n-1)].Key))
+		}
+		if err := f(size, args); err != nil {
+			return err
+		}
+		ids = ids[n:]
+	}
+	return nil
+}
+
+// load reads rows, with load or lock.
+func (r runner) load(ctx context.Context, which statement, ids []record.ID) (recs []record.Record, err error) {
+	err = byNamespace(ids, func(size int, args []any) error {
+		rows, err := r.stmt(ctx, which, size).QueryContext(ctx, args...)
+		if err != nil {
+			return err
+		}
+		recs, err = scanRecords(rows, recs)
+		return err
+	})
+	return recs, err
+}
+
+func (r runner) remove(ctx context.Context, ids []record.ID) (n int64, err error) {
+	err = byNamespace(ids, func(size int, args []any) error {
+		some, err := r.exec(ctx, remove, size, args...)
+		n += some
+		return err
+	})
+	return n, err
+}

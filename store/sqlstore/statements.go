@@ -1,0 +1,144 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/bits"
+	"strings"
+)
+
+// statement names a kind of prepared statement.
+type statement int
+
+const (
+	insert  statement = iota // rows whose keys are new
+	write                    // rows over those that are there
+	load                     // rows by their ids
+	lock                     // the same, locked
+	remove                   // rows by their ids
+	list                     // rows of a state
+	listIn                   // rows of a state and a namespace
+	count                    // rows by state
+	prune                    // rows whose retention is over
+	overdue                  // their ids, locked
+	writeFirst
+	statements
+)
+
+// sizes are for how many rows the statements for several rows are prepared: 1,
+// 2, 4, up to largest.
+const (
+	sizes   = 8
+	largest = 1 << (sizes - 1)
+)
+
+// batched tells whether there is a statement of this kind for every size.
+func (s statement) batched() bool { return s <= remove }
+
+// columns of a row; the first two are its id.
+var columns = []string{
+	"ns", "k", "state", "claim", "fence", "attempt", "takeovers", "took_over", "ready_at", "expires_at",
+	"owner", "fp", "reason", "payload", "has_result", "result",
+}
+
+// States are oncepipe.State's numbers. ready_at is the end of the lease, or when
+// a waiting record is due; expires_at is when a record may be pruned. Both are
+// given and read as distances from now.
+const (
+	rowText    = "({bytes}, ?, ?, ?, ?, ?, ?, ?, {now} + ?, {now} + ?, ?, ?, ?, ?, ?, ?)"
+	selectText = `SELECT ns, k, state, claim, fence, attempt, takeovers, took_over, ready_at - {now}, expires_at - {now},
+		owner, fp, reason, payload, has_result, result FROM {records}`
+	idsText  = " WHERE ns = {bytes} AND k IN ({keys})"
+	listText = selectText + " WHERE state = ? AND (ns > {bytes} OR ns = {bytes} AND k > {bytes}) ORDER BY ns, k LIMIT ?"
+	inText   = selectText + " WHERE state = ? AND ns = {bytes} AND k > {bytes} ORDER BY ns, k LIMIT ?"
+)
+
+// text returns a statement for n rows.
+func (d *dialect) text(which statement, n int) string {
+	switch which {
+	case insert:
+		return d.insertion(d.insert, n) + " " + d.ignore + " " + d.returning
+	case write:
+		sets := make([]string, len(columns)-2)
+		for i, col := range columns[2:] {
+			sets[i] = col + " = " + strings.ReplaceAll(d.assign, "{col}", col)
+		}
+		return d.insertion("INSERT INTO", n) + " " + d.over + " " + strings.Join(sets, ", ")
+	case load:
+		return selectText + repeated(idsText, n)
+	case lock:
+		return selectText + repeated(idsText, n) + " ORDER BY ns, k " + d.lock
+	case remove:
+		return "DELETE FROM {records}" + repeated(idsText, n)
+	case list:
+		return listText
+	case listIn:
+		return inText
+	case count:
+		return "SELECT state, count(*) FROM {records} GROUP BY state"
+	case prune:
+		return d.prune
+	case overdue:
+		return d.overdue
+	default:
+		return d.writeFirst
+	}
+}
+
+func (d *dialect) insertion(into string, n int) string {
+	return into + " {records} (" + strings.Join(columns, ", ") + ") VALUES " + strings.Join(times(rowText, n), ", ")
+}
+
+func repeated(text string, n int) string {
+	return strings.ReplaceAll(text, "{keys}", strings.Join(times("?", n), ", "))
+}
+
+func times(s string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = s
+	}
+	return all
+}
+
+// render fills in what the texts leave open.
+func (d *dialect) render(text, prefix, clock string) string {
+	return d.placed(strings.NewReplacer(
+		"{records}", prefix+"records",
+		"{meta}", prefix+"meta",
+		"{now}", clock,
+		"{bytes}", d.bytes,
+	).Replace(text))
+}
+
+// prepared are the statements of a store. They are prepared when it is opened:
+// later, while a transaction holds the only connection, that could wait for ever.
+type prepared [statements][sizes]*sql.Stmt
+
+func (p *prepared) prepare(ctx context.Context, db *sql.DB, d *dialect, cfg Config) error {
+	for which := range statements {
+		for size := range sizes {
+			text := d.text(which, 1<<size)
+			if text == "" || size > 0 && !which.batched() {
+				continue
+			}
+			stmt, err := db.PrepareContext(ctx, d.render(text, cfg.Prefix, cfg.Clock))
+			if err != nil {
+				return fmt.Errorf("prepare statement: %w", err)
+			}
+			p[which][size] = stmt
+		}
+	}
+	return nil
+}
+
+// part is how many of n rows the next statement takes, and its size.
+func part(n int) (rows, size int) {
+	size = min(bits.Len(uint(n)), sizes) - 1
+	return 1 << size, size
+}
+
+// sizeFor is the smallest size with room for n rows, of which there are at most
+// largest.
+func sizeFor(n int) int { return bits.Len(uint(n - 1)) }
