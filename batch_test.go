@@ -702,8 +702,16 @@ func TestBatchDrainAtEachMoment(t *testing.T) {
 			for i := range gaps {
 				gaps[i] = time.Duration(i%5) * time.Millisecond
 			}
-			tries := map[int]int{}
+			tries, seen := map[int]int{}, map[int]bool{}
 			r.stage(r.trickle(gaps...), func(ctx context.Context, call int, vs []int) error {
+				r.mu.Lock()
+				for i, info := range BatchFrom(ctx) {
+					if !seen[vs[i]] && info.Attempt != 1 { // another item's number
+						t.Errorf("%d begins with attempt %d", vs[i], info.Attempt)
+					}
+					seen[vs[i]] = true
+				}
+				r.mu.Unlock()
 				if !sleep(ctx, time.Duration(call%4)*time.Millisecond) {
 					return ctx.Err()
 				}

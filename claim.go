@@ -63,8 +63,11 @@ func (c *claim) tooOften(ans ClaimAnswer) error {
 
 // letGo ends the renewals, before the claim is given back or when all is over.
 func (c *claim) letGo() {
-	if c.hold != nil {
+	switch {
+	case c.hold != nil:
 		c.hold.end()
+	case c.end != nil:
+		c.end(context.Canceled)
 	}
 }
 

@@ -49,13 +49,6 @@ func newRecorder[T any](w *claimer[T]) *recorder[T] {
 	}
 }
 
-func nudge(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
-}
-
 // settle takes the verdict on a tenant.
 func (r *recorder[T]) settle(t *tenant[T], v verdict) {
 	r.w.leave(t)
@@ -77,7 +70,7 @@ func (r *recorder[T]) settle(t *tenant[T], v verdict) {
 	r.queue = append(r.queue, verdictOf[T]{t: t, v: v})
 	r.backlog++
 	r.mu.Unlock()
-	nudge(r.wake)
+	token(r.wake)
 }
 
 // conclude settles the item, its delivery and the copies.
@@ -165,7 +158,7 @@ func (r *recorder[T]) free(n int) {
 	wake := r.full && r.backlog < r.w.policy.Window
 	r.mu.Unlock()
 	if wake {
-		nudge(r.freed)
+		token(r.freed)
 	}
 }
 

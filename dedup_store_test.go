@@ -510,7 +510,7 @@ func TestClaimWindow(t *testing.T) {
 		r.b.end()
 		r.start()
 		time.Sleep(500 * time.Millisecond)
-		if s := r.p.Stats(); s.Admitted > 12 || s.Dedups[0].Claiming > 10 {
+		if s := r.p.Stats(); s.Admitted > 11 || s.Dedups[0].Claiming > 11 {
 			t.Errorf("%d admitted, %d in the window", s.Admitted, s.Dedups[0].Claiming)
 		}
 		r.finish()

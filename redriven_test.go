@@ -225,13 +225,13 @@ func TestRedrivenReturned(t *testing.T) {
 			return nil
 		}, oncepipe.Config{})
 		time.Sleep(20 * time.Minute)
-		if len(at) != 3 || at[1]-at[0] < 30*time.Second || at[1]-at[0] > 36*time.Second {
-			t.Errorf("ran at %v", at)
-		}
 		s.recordIn(t, shop, "k", completed)
 		s.noNotes(t)
 		if st := d.stop(t); st.Returned != 2 || st.Done != 1 {
 			t.Errorf("stats %+v", st)
+		}
+		if len(at) != 3 || at[1]-at[0] < 30*time.Second || at[1]-at[0] > 36*time.Second {
+			t.Errorf("ran at %v", at)
 		}
 	})
 }

@@ -231,6 +231,7 @@ func (w *worker[A, B]) await(j *job[A]) bool {
 		return w.due(j)
 	}
 	// Without places, an item that came for this worker can't be left where it is.
+	j.retry = nil
 	if s.in.take(&j.item) {
 		if ready {
 			s.lane.wake()

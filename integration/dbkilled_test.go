@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -35,7 +34,7 @@ func (e engine) private(t testing.TB, o servers.Options) (s *servers.Server, dsn
 // The database is killed while a pipeline works, and started again. The pipeline
 // is not: it waits and goes on.
 func TestDatabaseKilled(t *testing.T) {
-	const kills, portion = 4, 100
+	const kills, portion = 3, 100
 	forEngines(t, engines[1:], func(t *testing.T, e engine) {
 		t.Parallel()
 		s, dsn := e.private(t, servers.Options{Fsync: true})
@@ -86,7 +85,7 @@ func TestConnectionsExhausted(t *testing.T) {
 	l := newLedgers(t, e, dsn)
 	l.afterwards = true
 	const name = "victim"
-	c := newCrew(t, l, []*work{openWork(t, e, named(t, dsn, name))}, l.check.modes(), patient)
+	c := newCrew(t, l, []*work{openWork(t, e, withParam(t, dsn, "application_name", name))}, l.check.modes(), patient)
 	for range 2 {
 		const portion = 100
 		c.feed(portion)
@@ -99,19 +98,6 @@ func TestConnectionsExhausted(t *testing.T) {
 	c.finish(outageLimit)
 	l.mustLookBack(t)
 	l.print(t, "")
-}
-
-// named adds a name to the connections of a DSN.
-func named(t testing.TB, dsn, name string) string {
-	t.Helper()
-	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("application_name", name)
-	u.RawQuery = q.Encode()
-	return u.String()
 }
 
 // hog takes the connections of a server until there is none left, and those

@@ -22,7 +22,7 @@ import (
 const (
 	killEnv     = "ONCEPIPE_KILLS"
 	killCrew    = 3  // workers at the same time
-	killPortion = 20 // keys of each mode that come with each worker
+	killPortion = 12 // keys of each mode that come with each worker
 )
 
 var killLimits = limits{Lease: 700 * time.Millisecond, Attempt: 20 * time.Second}
@@ -49,7 +49,7 @@ func TestKillNine(t *testing.T) {
 		var plan []orders
 		for _, m := range k.check.modes() {
 			for _, p := range points {
-				plan = append(plan, orders{Mode: m, Point: p, Count: 1 + rand.IntN(killPortion/8)})
+				plan = append(plan, orders{Mode: m, Point: p, Count: 1 + rand.IntN(2)})
 			}
 		}
 		for n := range 3 {

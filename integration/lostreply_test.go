@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -12,7 +13,7 @@ import (
 )
 
 // lossy are times that are short, so that much can go wrong in little time.
-var lossy = limits{Lease: 600 * time.Millisecond, Attempt: time.Second}
+var lossy = limits{Lease: time.Second, Attempt: time.Second}
 
 // lostTimes is how often each kind of fault has to have acted on each mode.
 const lostTimes = 6
@@ -21,38 +22,57 @@ const lostTimes = 6
 // a commit, and requests and replies come late or never.
 func TestLostReplies(t *testing.T) {
 	forEngines(t, engines[1:], func(t *testing.T, e engine) {
+		t.Parallel()
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		dsn := e.shared(t)
 		l := newLedgers(t, e, dsn)
-		t.Run("modes", func(t *testing.T) {
-			for i, m := range l.check.modes() {
-				t.Run(string(m), func(t *testing.T) {
-					t.Parallel()
-					loseReplies(t, e, dsn, l, m, seed+uint64(i))
-				})
+		var lines []lossyLine
+		for i, m := range l.check.modes() {
+			lines = append(lines, newLossyLine(t, e, dsn, l, m, seed+uint64(i)))
+		}
+		eventually(t, 2*time.Minute, func() error {
+			var missing []error
+			for _, line := range lines {
+				missing = append(missing, line.lose())
 			}
+			return errors.Join(missing...)
 		})
+		for _, line := range lines {
+			line.proxy.Set()
+		}
+		for _, line := range lines {
+			line.finish(time.Minute)
+			fmt.Printf("%s: %s: %+v\n", t.Name(), line.modes[0], line.proxy.Counts())
+		}
 		l.print(t, "")
 	})
 }
 
-// loseReplies works off keys of one mode, through a proxy of its own.
-func loseReplies(t *testing.T, e engine, dsn string, l *ledgers, m mode, seed uint64) {
+// lossyLine are pipelines of one mode, behind a proxy of their own.
+type lossyLine struct {
+	proxy *proxy.Proxy
+	*crew
+}
+
+func newLossyLine(t *testing.T, e engine, dsn string, l *ledgers, m mode, seed uint64) lossyLine {
+	t.Helper()
 	p, through := servertest.Proxy(t, e.server, dsn, seed)
 	works := []*work{openWork(t, e, through), openWork(t, e, through)}
 	p.Set(lossyFaults(e.server)...)
-	c := newCrew(t, l, works, []mode{m}, lossy)
-	for began := time.Now(); !lostEnough(p.Counts()); {
-		c.feed(20)
-		c.await(30, time.Minute)
-		if time.Since(began) > time.Minute {
-			t.Fatalf("not enough faults: %+v", p.Counts())
-		}
+	return lossyLine{p, newCrew(t, l, works, []mode{m}, lossy)}
+}
+
+// lose adds keys for as long as the proxy has not done enough.
+func (l lossyLine) lose() error {
+	if lostEnough(l.proxy.Counts()) {
+		return nil
 	}
-	p.Set()
-	c.finish(time.Minute)
-	fmt.Printf("%s: faults %+v\n", t.Name(), p.Counts())
+	const portion = 20
+	if l.left() < 2*portion {
+		l.feed(portion)
+	}
+	return fmt.Errorf("%s: not enough faults: %+v, %d keys left", l.modes[0], l.proxy.Counts(), l.left())
 }
 
 func lostEnough(c proxy.Counts) bool {
@@ -76,8 +96,8 @@ func lossyFaults(kind servers.Kind) []proxy.Fault {
 			all = append(
 				all,
 				proxy.Fault{Match: match, When: when, Action: proxy.Cut, Probability: 0.02},
-				proxy.Fault{Match: match, When: when, Action: proxy.Delay, Delay: lossy.Lease / 2, Probability: 0.01},
-				proxy.Fault{Match: match, When: when, Action: proxy.Delay, Delay: 2 * lossy.Lease, Probability: 0.01},
+				proxy.Fault{Match: match, When: when, Action: proxy.Delay, Delay: lossy.Lease / 10, Probability: 0.01},
+				proxy.Fault{Match: match, When: when, Action: proxy.Delay, Delay: lossy.Lease * 3 / 2, Probability: 0.01},
 				proxy.Fault{Match: match, When: when, Action: proxy.Stall, Probability: 0.003},
 			)
 		}

@@ -15,7 +15,7 @@ type backend struct {
 	dir  string // of the files of a database that has no server
 
 	// Which limits it is held to; the other ratios are only reported.
-	tx    bool // those of transactions one by one, and of gathering
+	tx    bool // those of transactions one by one, and of gathering; it is the database's main store
 	batch bool // those of batches, and of pruning
 
 	// open makes an empty place on the database. nil: it has no transactions.

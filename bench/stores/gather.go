@@ -53,7 +53,7 @@ func gatheredClaims(ctx context.Context, b backend, s scale, p *place) ([]row, e
 }
 
 func gatheredEffects(ctx context.Context, b backend, s scale, p *place) ([]row, error) {
-	k := &keys{n: 1 << 32} // others than those that were claimed
+	k := &keys{from: 1 << 32} // others than those that were claimed
 	t, err := rounds(
 		s.rounds,
 		together(ctx, s.callers, s.perCaller, k, p.shared),

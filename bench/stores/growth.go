@@ -10,7 +10,7 @@ import (
 // growth is what claims take as the table grows, of keys that come in order
 // and of those that don't.
 func growth(ctx context.Context, b backend, s scale) (rows []row, err error) {
-	if b.open == nil || len(s.sizes) == 0 {
+	if b.open == nil || !b.tx || len(s.sizes) == 0 {
 		return nil, nil
 	}
 	for _, order := range []string{"time-ordered", "random"} {
@@ -33,7 +33,7 @@ func grow(ctx context.Context, b backend, s scale, p *place, order string) (rows
 	one := alone(many)
 	var first, last time.Duration
 	for i, size := range s.sizes {
-		for left := size - int(k.n); left > 0; left -= s.batch {
+		for left := size - int(k.n.Load()); left > 0; left -= s.batch {
 			if err := many(ctx, k.take(min(left, s.batch))); err != nil {
 				return nil, err
 			}

@@ -55,7 +55,7 @@ func main() {
 	asJSON := flag.Bool("json", false, "print one JSON object a line")
 	only := flag.String("only", "", "run only the groups whose name contains this: disk, price, batch, gather, prune, guard, duplicate, size")
 	on := flag.String("on", "", "run only on the stores whose name contains this")
-	dir := flag.String("dir", os.TempDir(), "where the SQLite files are made")
+	dir := flag.String("dir", os.TempDir(), "where the SQLite files are made; one in memory leaves what the processor does")
 	slower := flag.Duration("commit-delay", time.Millisecond, "what a commit takes longer where a slower disk is simulated")
 	long := flag.Bool("long", false, "fill tables with up to ten million rows, too; takes an hour or more")
 	flag.Parse()

@@ -60,16 +60,19 @@ func priceAt(ctx context.Context, b backend, s scale, slower time.Duration) (row
 		n = (n + 3) / 4 // it takes longer
 	}
 	k := &keys{}
-	t, err := rounds(s.rounds, each(ctx, n, k, p.tx), each(ctx, n, k, p.bareTx))
+	done := k.next()
+	again := func(ctx context.Context, _ string) error { return p.tx(ctx, done) }
+	t, err := rounds(s.rounds, each(ctx, n, k, p.tx), each(ctx, n, k, p.bareTx), each(ctx, n, &keys{}, again))
 	if err != nil {
 		return nil, err
 	}
-	tx, bare := t[0], t[1]
+	tx, bare, known := t[0], t[1], t[2]
 	per := func(t []time.Duration) float64 { return micros(median(t)) / float64(n) }
 	return []row{
 		atLeast("Tx one by one, rate over bare"+delayed(slower), bare.Over(tx), 0.75).heldIf(b.tx),
 		reported("Tx one by one"+delayed(slower), per(tx), "µs"),
 		reported("bare transaction"+delayed(slower), per(bare), "µs"),
+		reported("Tx of a key that is done"+delayed(slower), per(known), "µs"),
 	}, nil
 }
 

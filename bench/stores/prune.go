@@ -9,7 +9,7 @@ import (
 
 // pruning is how long claims take beside the removal of many records.
 func pruning(ctx context.Context, b backend, s scale) (rows []row, err error) {
-	if b.open == nil {
+	if b.open == nil || !b.tx {
 		return nil, nil
 	}
 	p, err := b.open(ctx, options{})
@@ -18,7 +18,7 @@ func pruning(ctx context.Context, b backend, s scale) (rows []row, err error) {
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	const portion = 1000
-	old := &keys{n: 1 << 32}
+	old := &keys{from: 1 << 32}
 	left := s.overdue
 	for ; left > 0; left -= portion {
 		if err := p.overdue(ctx, old.take(min(left, portion))); err != nil {

@@ -49,7 +49,7 @@ func (r row) String() string {
 			said = fmt.Sprintf("at %-5s %6.2f  NOT ok", r.Bound, *r.Limit)
 		}
 	}
-	return fmt.Sprintf("%-66s %10.2f %-6s %s", r.Name, r.Ratio, r.Unit, said)
+	return fmt.Sprintf("%-98s %10.2f %-2s  %s", r.Name, r.Ratio, r.Unit, said)
 }
 
 func (r row) json() string {

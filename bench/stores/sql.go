@@ -139,12 +139,12 @@ func fillSQLPlace(ctx context.Context, db *sql.DB, dialect sqlstore.Dialect, o o
 		return nil, err
 	}
 	e := &sqlEffects{db: db, slower: o.slower}
-	for text, stmt := range map[string]**sql.Stmt{
-		"INSERT INTO effects VALUES " + values(dialect, 1):               &e.one,
-		"INSERT INTO effects VALUES " + values(dialect, max(o.batch, 1)): &e.many,
-		"INSERT INTO claims VALUES " + values(dialect, 1):                &e.claim,
-	} {
-		if *stmt, err = db.PrepareContext(ctx, text); err != nil {
+	for _, p := range []struct {
+		stmt  **sql.Stmt
+		table string
+		rows  int
+	}{{&e.one, "effects", 1}, {&e.many, "effects", max(o.batch, 1)}, {&e.claim, "claims", 1}} {
+		if *p.stmt, err = db.PrepareContext(ctx, "INSERT INTO "+p.table+" VALUES "+values(dialect, p.rows)); err != nil {
 			return nil, err
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -120,4 +121,44 @@ func TestQuantile(t *testing.T) {
 	if fmt.Sprint(median([]time.Duration{3, 1, 2})) != "2ns" {
 		t.Error("median")
 	}
+}
+
+// What one transaction or batch costs, for profiles: go test -bench . -cpuprofile x.prof.
+func BenchmarkSQLite(b *testing.B) {
+	const batch = 64
+	p, err := sqliteIn(b.TempDir()).open(b.Context(), options{batch: batch})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := p.close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	k := &keys{}
+	for _, c := range []struct {
+		name string
+		do   func(context.Context, []string) error
+		keys int
+	}{
+		{"Tx", single(p.tx), 1},
+		{"Tx by hand", single(p.bareTx), 1},
+		{"TxBatch", p.many, batch},
+		{"TxBatch by hand", p.bareMany, batch},
+		{"claims", completed(p.store), batch},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := c.do(b.Context(), k.take(c.keys)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*c.keys), "ns/key")
+		})
+	}
+}
+
+func single(do func(context.Context, string) error) func(context.Context, []string) error {
+	return func(ctx context.Context, keys []string) error { return do(ctx, keys[0]) }
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,19 +14,21 @@ import (
 	"github.com/oncepipe/oncepipe/bench/internal/ratio"
 )
 
-// keys are distinct; they have the length and, unless they are random, the order of version 7
-// UUIDs.
+// keys are distinct; they have the length and, unless they are random, the order of
+// version 7 UUIDs. Callers at the same time may take them.
 type keys struct {
-	n      uint64
+	n      atomic.Uint64 // how many were taken
+	from   uint64
 	random bool
 }
 
 func (k *keys) next() string {
-	k.n++
-	high := k.n
-	if k.random { // an odd factor makes it a bijection
+	high := k.from + k.n.Add(1)
+	if k.random { // splitmix64: no two numbers become the same
 		high *= 0x9e3779b97f4a7c15
-		high ^= high >> 32
+		high = (high ^ high>>30) * 0xbf58476d1ce4e5b9
+		high = (high ^ high>>27) * 0x94d049bb133111eb
+		high ^= high >> 31
 	}
 	text := strconv.FormatUint(high, 16)
 	const form = "00000000-0000-0000-0000-000000000000"
@@ -134,15 +137,7 @@ func together(ctx context.Context, n, m int, k *keys, do func(context.Context, s
 	return func() error {
 		g, ctx := errgroup.WithContext(ctx)
 		for range n {
-			own := k.take(m)
-			g.Go(func() error {
-				for _, key := range own {
-					if err := do(ctx, key); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			g.Go(each(ctx, m, k, do))
 		}
 		return g.Wait()
 	}

@@ -28,10 +28,12 @@ const (
 		owner, fp, reason, payload, has_result, result FROM `
 
 	// The planner knows nothing of what is in an array, nor of a table that is new,
-	// and would rather join the two than look rows up. OFFSET 0 and FOR UPDATE keep
-	// it from that. A DELETE goes by the places of rows; the rows in an ARRAY are
-	// looked for once, so that a LIMIT is one.
-	givenText  = "(SELECT * FROM unnest($1::bytea[], $2::bytea[]) AS ids (n, i) ORDER BY n, i) AS given CROSS JOIN LATERAL "
+	// and would rather join the two than look rows up: OFFSET 0 and FOR UPDATE keep
+	// it from that. Where it sees the size of an array, it makes a new plan for each
+	// call. A DELETE goes by the places of rows; the rows in an ARRAY are looked for
+	// once, so that a LIMIT is one.
+	givenText = `(SELECT n, i FROM (SELECT $1::bytea[] AS ns, $2::bytea[] AS ks OFFSET 0) AS ids
+		CROSS JOIN LATERAL unnest(ids.ns, ids.ks) AS id (n, i) ORDER BY n, i) AS given CROSS JOIN LATERAL `
 	loadText   = selectText + givenText + "(SELECT * FROM {records} WHERE ns = n AND k = i OFFSET 0) AS r"
 	lockText   = selectText + givenText + "(SELECT * FROM {records} WHERE ns = n AND k = i FOR UPDATE) AS r"
 	removeText = "DELETE FROM {records} WHERE ctid = ANY (ARRAY(SELECT r.ctid FROM " + givenText +

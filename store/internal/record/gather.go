@@ -133,18 +133,25 @@ func (g *gatherer[T]) lead(ctx context.Context) {
 	}
 	err := g.commit(ctx, all)
 	if err == nil || len(jobs) == 1 || g.again(err) {
-		if err == nil || ctx.Err() == nil {
+		if err == nil || !over(ctx) {
 			jobs = finish(jobs, len(jobs), err)
 		}
 		return
 	}
 	// One caller's fault must not be another's: each for himself.
-	for len(jobs) > 0 && ctx.Err() == nil {
+	for len(jobs) > 0 && !over(ctx) {
 		err := g.commit(ctx, jobs[0].work)
-		if err == nil || ctx.Err() == nil {
+		if err == nil || !over(ctx) {
 			jobs = finish(jobs, 1, err)
 		}
 	}
+}
+
+// over tells whether ctx has ended, or is about to: a connection whose deadline is
+// that of ctx may say so first.
+func over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // finish finishes the first n jobs and returns the others.

@@ -3,7 +3,6 @@ package record
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/oncepipe/oncepipe"
@@ -96,9 +95,6 @@ func TxFunc[N, A, B any](c *Core[N], step string, cfg oncepipe.TxConfig[A, B], f
 	}
 }
 
-// errResults says that a function returned too few results, or too many.
-var errResults = errors.New("number of results is not that of the items")
-
 // TxBatchFunc is TxFunc for many items in one transaction. fn is called for those of
 // them that are new.
 func TxBatchFunc[N, A, B any](c *Core[N], step string, cfg oncepipe.TxConfig[A, B], fn func(context.Context, N, []A) ([]B, error)) func(context.Context, []A) ([]B, error) {
@@ -137,7 +133,7 @@ func runBatch[N, A, B any](ctx context.Context, tx N, items []int, batch []A, re
 		return nil, err
 	}
 	if len(bs) != len(items) {
-		return nil, oncepipe.Permanent(fmt.Errorf("%w: %d for %d", errResults, len(bs), len(items)))
+		return nil, fmt.Errorf("%w: %d for %d items", oncepipe.ErrBatchResults, len(bs), len(items))
 	}
 	encoded := make([]Result, len(items))
 	for n, i := range items {
