@@ -9,14 +9,15 @@ import (
 
 // DeadLetter is an item that was given up, kept for a person.
 type DeadLetter struct {
-	Pipeline string
-	Stage    string // the stage that gave up, or the source or stage whose operator did
-	Key      string
-	Value    any // what went into the stage or operator
-	Attempts int // in this stage; 0 when it was never run
-	Reason   Reason
-	Err      error         // of the last attempt and, where that is something else, why there was no other
-	Age      time.Duration // since the delivery was admitted
+	Pipeline  string
+	Stage     string // the stage that gave up, or the source or stage whose operator did
+	Namespace string // of the stage's records: the pipeline's name, or what the Namespace option says
+	Key       string
+	Value     any // what went into the stage or operator
+	Attempts  int // in this stage; 0 when it was never run
+	Reason    Reason
+	Err       error         // of the last attempt and, where that is something else, why there was no other
+	Age       time.Duration // since the delivery was admitted
 }
 
 // Reason says why an item was given up.
@@ -71,6 +72,7 @@ func (p *Pipeline) bury(l DeadLetter) verdict {
 		return verdict{outcome: Returned, err: l.Err}
 	}
 	l.Pipeline = p.name
+	l.Namespace = l.records()
 	p.event(Event{Kind: EventDead, Stage: l.Stage, Key: l.Key, Attempt: l.Attempts, Reason: l.Reason, Err: l.Err})
 	log := p.log.With("stage", l.Stage, "key", l.Key, "attempts", l.Attempts, "reason", string(l.Reason), "error", l.Err)
 	if p.cfg.DeadLetters == nil {
@@ -109,4 +111,13 @@ func (p *Pipeline) crashed(from string, t *ticket, v any, r any) {
 		Stage: from, Key: t.key, Value: v, Reason: ReasonPanic, Err: ErrGoexit,
 		Age: p.now() - t.scope.admitted,
 	}))
+}
+
+// records is the namespace of the stage's records, also for a letter that somebody
+// made by hand.
+func (l DeadLetter) records() string {
+	if l.Namespace != "" {
+		return l.Namespace
+	}
+	return l.Pipeline
 }

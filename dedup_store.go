@@ -380,12 +380,29 @@ func (w *claimer[T]) acquired(t *tenant[T], ans ClaimAnswer, sent time.Time) {
 		return
 	}
 	if err := t.claim.tooOften(ans); err != nil {
-		w.bury(t, ReasonTakeovers, err)
+		w.fail(t, err)
 		return
 	}
 	t.claim.acquired(ans, sent)
 	t.e.scope.claim = t.claim
 	w.ready = append(w.ready, t)
+}
+
+// fail gives the claim back before it writes the dead letter, which may be kept
+// in the very same record.
+func (w *claimer[T]) fail(t *tenant[T], err error) {
+	v := verdict{outcome: Dead, err: err}
+	ctx, cancel := w.d.p.settling(w.policy.Lease)
+	defer cancel()
+	_, failed := asked(1, func() ([]bool, error) {
+		return w.st.Release(ctx, []ReleaseRequest{t.claim.release(&v, t.payload(&v))})
+	})
+	if failed != nil {
+		t.settle(verdict{outcome: Returned, delay: w.policy.Lease, err: fmt.Errorf("%w; not recorded: %w", err, failed)})
+		return
+	}
+	t.claim.asked = false
+	w.bury(t, ReasonTakeovers, err)
 }
 
 // busy returns an item whose key somebody else has, or lets it wait.

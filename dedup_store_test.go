@@ -605,6 +605,26 @@ func TestPoisonBehindDedup(t *testing.T) {
 	})
 }
 
+// Its dead letter may be kept in the record that it was claimed by.
+func TestPoisonBehindDedup_LettersInTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newFaulty()
+		for range 4 {
+			claimedBy(t, a, "k", time.Second)
+			time.Sleep(2 * time.Second)
+		}
+		r := newRig(t, func(c *oncepipe.Config) { c.DeadLetters = oncepipe.DeadLettersIn(a, nil) })
+		r.b.redeliver = true
+		r.work(r.dedup(oncepipe.WithStore(a), oncepipe.Claims(oncepipe.ClaimPolicy{MaxTakeovers: 3})), succeeds)
+		r.run("k")
+		r.wantRuns("k", 0)
+		r.wantOutcomes("k", dead)
+		if rec := a.wantRecord(t, "k", failed); len(rec.Payload) == 0 || !strings.Contains(rec.Reason, string(oncepipe.ReasonTakeovers)) {
+			t.Errorf("%+v", rec)
+		}
+	})
+}
+
 // A lost lease ends the attempt that runs, keeps those in the buffer from
 // beginning, and all are returned: before another process can have the keys.
 func TestR35_LostLeaseBehindDedup(t *testing.T) {

@@ -140,7 +140,7 @@ func (s *stage[A, B]) giveUp(j job[A], reason Reason, err error) fate {
 		return leaves
 	}
 	v := s.p.bury(DeadLetter{
-		Stage: s.name, Key: j.t.key, Value: j.v, Attempts: j.attempts(), Reason: reason, Err: err,
+		Stage: s.name, Namespace: s.namespace, Key: j.t.key, Value: j.v, Attempts: j.attempts(), Reason: reason, Err: err,
 		Age: s.p.now() - j.t.scope.admitted,
 	})
 	j.t.settle(v)

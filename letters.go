@@ -14,17 +14,17 @@ import (
 // the letter. Without encode that is the value as JSON, as Once keeps it. List
 // and Records find the letters, Redrive hands them back.
 //
-// The record's namespace is Key(l.Pipeline, l.Stage) and its key the item's, so
+// The record's namespace is Key(l.Namespace, l.Stage) and its key the item's, so
 // that in a stage whose step has the stage's name it is the record of Once or Tx
 // itself. A letter that comes again takes the place of the one before. Where the
 // item must not take the key's record, the letter is kept beside it:
 //
-//   - Reason mismatch: in Key(l.Pipeline, l.Stage, "mismatch"), as Key(key, hash of
+//   - Reason mismatch: in Key(l.Namespace, l.Stage, "mismatch"), as Key(key, hash of
 //     the payload). The key's own record is that of the other payload. A redrive
 //     runs the value under this new key.
-//   - Reason no key: in Key(l.Pipeline, l.Stage, "no key"), under its payload's
+//   - Reason no key: in Key(l.Namespace, l.Stage, "no key"), under its payload's
 //     content key, so that two items of the same content are one letter.
-//   - The record is unknown and has no payload: in Key(l.Pipeline, l.Stage,
+//   - The record is unknown and has no payload: in Key(l.Namespace, l.Stage,
 //     "unknown"). One that has a payload is listed as it is and stays so.
 //
 // An error means that nothing was kept, and so the item goes back to its source:
@@ -80,7 +80,7 @@ func (k *letterKeeper) beside(ctx context.Context, l DeadLetter, id RecordID, re
 	if len(recs[0].Payload) > 0 || len(payload) == 0 {
 		return nil
 	}
-	id = RecordID{Namespace: Key(l.Pipeline, l.Stage, "unknown"), Key: l.Key}
+	id = RecordID{Namespace: Key(l.records(), l.Stage, "unknown"), Key: l.Key}
 	status, err := k.write(ctx, id, reason, payload)
 	return letterError(id, status, err)
 }
@@ -102,11 +102,11 @@ func letterError(id RecordID, status ClaimStatus, err error) error {
 func letterID(l DeadLetter, payload []byte) RecordID {
 	switch {
 	case l.Key == "":
-		return RecordID{Namespace: Key(l.Pipeline, l.Stage, "no key"), Key: payloadKey(payload)}
+		return RecordID{Namespace: Key(l.records(), l.Stage, "no key"), Key: payloadKey(payload)}
 	case l.Reason == ReasonMismatch:
-		return RecordID{Namespace: Key(l.Pipeline, l.Stage, "mismatch"), Key: Key(l.Key, payloadKey(payload))}
+		return RecordID{Namespace: Key(l.records(), l.Stage, "mismatch"), Key: Key(l.Key, payloadKey(payload))}
 	default:
-		return RecordID{Namespace: Key(l.Pipeline, l.Stage), Key: l.Key}
+		return RecordID{Namespace: Key(l.records(), l.Stage), Key: l.Key}
 	}
 }
 

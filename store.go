@@ -66,8 +66,8 @@ type Store interface {
 	Lookup(ctx context.Context, ids []RecordID) ([]Record, error)
 
 	// Resolve settles an unknown or failed record by hand: To is StateCompleted,
-	// StateWaiting (to be run again at once, its attempts and takeovers counted
-	// anew) or StateFailed. done[i] is false, and nothing is changed, when the
+	// StateWaiting (to be run again at once; attempts and takeovers of one that was
+	// failed are counted anew) or StateFailed. done[i] is false, and nothing is changed, when the
 	// record is neither, or its Fence is another one: somebody has acted since it
 	// was looked at.
 	Resolve(ctx context.Context, reqs []Resolution) (done []bool, err error)

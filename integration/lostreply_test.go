@@ -98,7 +98,7 @@ func lossyFaults(kind servers.Kind) []proxy.Fault {
 				proxy.Fault{Match: match, When: when, Action: proxy.Cut, Probability: 0.02},
 				proxy.Fault{Match: match, When: when, Action: proxy.Delay, Delay: lossy.Lease / 10, Probability: 0.01},
 				proxy.Fault{Match: match, When: when, Action: proxy.Delay, Delay: lossy.Lease * 3 / 2, Probability: 0.01},
-				proxy.Fault{Match: match, When: when, Action: proxy.Stall, Probability: 0.003},
+				proxy.Fault{Match: match, When: when, Action: proxy.Stall, Probability: 0.006},
 			)
 		}
 	}

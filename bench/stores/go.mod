@@ -36,7 +36,7 @@ require (
 
 replace github.com/oncepipe/oncepipe => ../..
 
-replace github.com/oncepipe/oncepipe/bench => ..
+replace github.com/oncepipe/oncepipe/bench => ../
 
 replace github.com/oncepipe/oncepipe/store/pgxstore => ../../store/pgxstore
 

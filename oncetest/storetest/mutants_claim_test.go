@@ -47,7 +47,7 @@ func (m mutantClaimsNotAtomic) Claim(ctx context.Context, reqs []oncepipe.ClaimR
 	if err != nil {
 		return nil, err
 	}
-	time.Sleep(1) // in a bubble: until all the others have read, too
+	time.Sleep(time.Nanosecond) // in a bubble: until all the others have read, too
 	absent := slices.DeleteFunc(recs, func(r oncepipe.Record) bool { return r.State != oncepipe.StateAbsent })
 	for i, r := range absent {
 		ids[i] = r.RecordID
@@ -69,7 +69,7 @@ func (m mutantTakeoversNotAtomic) Claim(ctx context.Context, reqs []oncepipe.Cla
 		}
 		over := rec.State == oncepipe.StateClaimed && rec.Lease <= 0
 		if over {
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 		}
 		answers, err := m.memory.Claim(ctx, []oncepipe.ClaimRequest{r})
 		if over && err == nil && answers[0].Status == oncepipe.ClaimBusy {

@@ -1,9 +1,6 @@
 package pgxstore
 
 import (
-	"strings"
-	"time"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -29,7 +26,7 @@ func columnsOf(recs []record.Record) []any {
 		states[i], claims[i], fences[i] = int16(r.State), r.Claim[:], int64(r.Fence)
 		attempts[i], takeovers[i], tookOver[i] = int32(r.Attempt), int32(r.Takeovers), one(r.TookOver)
 		ready[i], expires[i] = moment(r.Ready), moment(r.Expires)
-		owners[i], fps[i], reasons[i] = text(r.Owner), []byte(r.Fingerprint), text(r.Reason)
+		owners[i], fps[i], reasons[i] = record.Text(r.Owner), []byte(r.Fingerprint), record.Text(r.Reason)
 		payloads[i], hasResult[i], results[i] = r.Payload, one(r.HasResult), r.Result
 	}
 	return []any{
@@ -51,28 +48,14 @@ func moment(t record.Time) pgtype.Int8 {
 	if !t.Set {
 		return pgtype.Int8{}
 	}
-	return pgtype.Int8{Int64: ms(t.In), Valid: true}
-}
-
-// ms is d in milliseconds, rounded up, and one more, since the clock doesn't show
-// how much of its own millisecond is over: no lease and no wait ends too early.
-func ms(d time.Duration) int64 {
-	if d <= 0 {
-		return 0
-	}
-	return int64((d-1)/time.Millisecond) + 2
+	return pgtype.Int8{Int64: record.Milliseconds(t.In), Valid: true}
 }
 
 func distance(n pgtype.Int8) record.Time {
 	if !n.Valid {
 		return record.Time{}
 	}
-	return record.In(time.Duration(n.Int64) * time.Millisecond)
-}
-
-// text makes s fit for a text column.
-func text(s string) string {
-	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\ufffd"), "\ufffd")
+	return record.In(record.Duration(n.Int64))
 }
 
 func one(yes bool) int16 {

@@ -82,22 +82,6 @@ func TestR56_CodesDecide(t *testing.T) {
 	}
 }
 
-func TestMilliseconds(t *testing.T) {
-	for d, want := range map[time.Duration]int64{
-		-time.Second: 0, 0: 0, 1: 2, time.Millisecond: 2, time.Millisecond + 1: 3, time.Second: 1001,
-	} {
-		if got := ms(d); got != want {
-			t.Errorf("ms(%v) = %d, want %d", d, got, want)
-		}
-	}
-}
-
-func TestText(t *testing.T) {
-	if got := text("a\x00b\xffc"); got != "a\ufffdb\ufffdc" {
-		t.Errorf("%q", got)
-	}
-}
-
 // The numbers of the states are in the index and in the statements.
 func TestStates_ThatAreListed(t *testing.T) {
 	listed := fmt.Sprintf("state IN (%d, %d, %d)", oncepipe.StateWaiting, oncepipe.StateFailed, oncepipe.StateUnknown)

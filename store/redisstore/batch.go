@@ -3,8 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"math"
-	"time"
 
 	"github.com/oncepipe/oncepipe"
 )
@@ -74,19 +72,4 @@ func flag(b bool) string {
 		return "1"
 	}
 	return "0"
-}
-
-// ms is d in milliseconds, rounded up, and one more, since the clock doesn't show
-// how much of its own millisecond is over: no lease and no wait ends too early.
-func ms(d time.Duration) int64 {
-	if d <= 0 {
-		return 0
-	}
-	return int64((d-1)/time.Millisecond) + 2
-}
-
-// duration is n milliseconds; a time that is too far away is as far as there is.
-func duration(n int64) time.Duration {
-	const most = math.MaxInt64 / int64(time.Millisecond)
-	return time.Duration(min(max(n, -most), most)) * time.Millisecond
 }

@@ -17,7 +17,7 @@ func (st *Store) Claim(ctx context.Context, reqs []oncepipe.ClaimRequest) ([]onc
 		name: "claim", script: st.scripts.claim,
 		id: func(r oncepipe.ClaimRequest) oncepipe.RecordID { return r.RecordID },
 		args: func(to []any, r oncepipe.ClaimRequest) []any {
-			return append(to, token(r.Claim), ms(r.Lease), r.Fingerprint, r.Owner, flag(r.NoTakeover))
+			return append(to, token(r.Claim), record.Milliseconds(r.Lease), r.Fingerprint, r.Owner, flag(r.NoTakeover))
 		},
 		answer: claimAnswer,
 	}.do(ctx, st, reqs)
@@ -41,7 +41,7 @@ func claimAnswer(_ oncepipe.ClaimRequest, reply any) (a oncepipe.ClaimAnswer, er
 	}
 	a = oncepipe.ClaimAnswer{
 		Status: oncepipe.ClaimStatus(n[0]), Fence: uint64(n[1]), Takeovers: int(n[2]),
-		Attempt: int(n[3]), Takeover: n[4] == 1, Wait: duration(n[5]),
+		Attempt: int(n[3]), Takeover: n[4] == 1, Wait: record.Duration(n[5]),
 	}
 	if len(fields) > len(n) {
 		var result string
@@ -59,8 +59,10 @@ func (st *Store) Extend(ctx context.Context, reqs []oncepipe.Extension) ([]bool,
 	}
 	return call[oncepipe.Extension, bool]{
 		name: "extend", script: st.scripts.extend,
-		id:     func(r oncepipe.Extension) oncepipe.RecordID { return r.RecordID },
-		args:   func(to []any, r oncepipe.Extension) []any { return append(to, token(r.Claim), ms(r.Lease)) },
+		id: func(r oncepipe.Extension) oncepipe.RecordID { return r.RecordID },
+		args: func(to []any, r oncepipe.Extension) []any {
+			return append(to, token(r.Claim), record.Milliseconds(r.Lease))
+		},
 		answer: yes[oncepipe.Extension],
 	}.do(ctx, st, reqs)
 }
@@ -68,7 +70,7 @@ func (st *Store) Extend(ctx context.Context, reqs []oncepipe.Extension) ([]bool,
 // Complete implements oncepipe.Store.
 func (st *Store) Complete(ctx context.Context, reqs []oncepipe.Completion) ([]bool, error) {
 	return call[oncepipe.Completion, bool]{
-		name: "complete", script: st.scripts.complete, shared: []any{ms(st.cfg.Retention)},
+		name: "complete", script: st.scripts.complete, shared: []any{record.Milliseconds(st.cfg.Retention)},
 		id: func(r oncepipe.Completion) oncepipe.RecordID { return r.RecordID },
 		args: func(to []any, r oncepipe.Completion) []any {
 			return st.appendResult(append(to, token(r.Claim)), r.Result, r.HasResult)
@@ -98,10 +100,10 @@ func (st *Store) Release(ctx context.Context, reqs []oncepipe.ReleaseRequest) ([
 		return nil, refused(err)
 	}
 	return call[oncepipe.ReleaseRequest, bool]{
-		name: "release", script: st.scripts.release, shared: []any{ms(st.cfg.Retention)},
+		name: "release", script: st.scripts.release, shared: []any{record.Milliseconds(st.cfg.Retention)},
 		id: func(r oncepipe.ReleaseRequest) oncepipe.RecordID { return r.RecordID },
 		args: func(to []any, r oncepipe.ReleaseRequest) []any {
-			return append(to, token(r.Claim), uint8(releasedTo[r.To]), ms(r.Delay), flag(r.Uncounted), r.Reason, string(r.Payload))
+			return append(to, token(r.Claim), uint8(releasedTo[r.To]), record.Milliseconds(r.Delay), flag(r.Uncounted), r.Reason, string(r.Payload))
 		},
 		answer: yes[oncepipe.ReleaseRequest],
 	}.do(ctx, st, reqs)

@@ -43,7 +43,7 @@ func shown(id oncepipe.RecordID, reply any) (oncepipe.Record, error) {
 	}
 	when := func(i int) (t record.Time) {
 		if n, ok := fields[i].(int64); ok {
-			t = record.In(duration(n))
+			t = record.In(record.Duration(n))
 		}
 		return t
 	}
@@ -62,7 +62,7 @@ func (st *Store) Resolve(ctx context.Context, reqs []oncepipe.Resolution) ([]boo
 		return nil, refused(err)
 	}
 	return call[oncepipe.Resolution, bool]{
-		name: "resolve", script: st.scripts.resolve, shared: []any{ms(st.cfg.Retention)},
+		name: "resolve", script: st.scripts.resolve, shared: []any{record.Milliseconds(st.cfg.Retention)},
 		id: func(r oncepipe.Resolution) oncepipe.RecordID { return r.RecordID },
 		args: func(to []any, r oncepipe.Resolution) []any {
 			return st.appendResult(append(to, r.Fence, uint8(r.To)), r.Result, r.HasResult)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -179,24 +178,5 @@ func TestNamesKeepTheOrder(t *testing.T) {
 				t.Errorf("%q and %q: order %d, want %d", a, b, got, want)
 			}
 		}
-	}
-}
-
-func TestNoDurationIsTooShort(t *testing.T) {
-	for _, c := range []struct {
-		d    time.Duration
-		want int64
-	}{
-		{-time.Hour, 0}, {0, 0}, {1, 2}, {time.Millisecond, 2}, {time.Millisecond + 1, 3}, {math.MaxInt64, math.MaxInt64/1_000_000 + 2},
-	} {
-		if got := ms(c.d); got != c.want {
-			t.Errorf("%v: %d ms, want %d", c.d, got, c.want)
-		}
-	}
-	if d := duration(ms(math.MaxInt64)); d < math.MaxInt64-time.Second {
-		t.Errorf("the longest time comes back as %v", d)
-	}
-	if d := duration(math.MinInt64); d >= 0 {
-		t.Errorf("what is long over comes back as %v", d)
 	}
 }

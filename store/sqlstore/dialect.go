@@ -148,8 +148,9 @@ var postgres = &dialect{
 	over:      "ON CONFLICT (ns, k) DO UPDATE SET",
 	assign:    "excluded.{col}",
 	lock:      "FOR UPDATE",
-	prune: `DELETE FROM {records} WHERE (ns, k) IN (SELECT ns, k FROM {records} WHERE expires_at <= {now}
-		ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED)`,
+	// The array is made once, so that its limit is the statement's.
+	prune: `DELETE FROM {records} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {records} WHERE expires_at <= {now}
+		ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED))`,
 	tableExists: "SELECT CASE WHEN to_regclass(?) IS NULL THEN 0 ELSE 1 END",
 	migrateLock: "SELECT pg_advisory_xact_lock(hashtext('{records}'))",
 	again: func(code string) bool {

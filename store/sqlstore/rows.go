@@ -3,8 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"strings"
-	"time"
 
 	"github.com/oncepipe/oncepipe"
 	"github.com/oncepipe/oncepipe/store/internal/record"
@@ -14,7 +12,7 @@ import (
 func values(r record.Record) []any {
 	return []any{
 		[]byte(r.Namespace), []byte(r.Key), int64(r.State), r.Claim[:], int64(r.Fence), int64(r.Attempt), int64(r.Takeovers), one(r.TookOver),
-		moment(r.Ready), moment(r.Expires), text(r.Owner), []byte(r.Fingerprint), text(r.Reason), r.Payload, one(r.HasResult), r.Result,
+		moment(r.Ready), moment(r.Expires), record.Text(r.Owner), []byte(r.Fingerprint), record.Text(r.Reason), r.Payload, one(r.HasResult), r.Result,
 	}
 }
 
@@ -22,28 +20,14 @@ func moment(t record.Time) any {
 	if !t.Set {
 		return nil
 	}
-	return ms(t.In)
-}
-
-// ms is d in milliseconds, rounded up, and one more, since the clock doesn't show
-// how much of its own millisecond is over: no lease and no wait ends too early.
-func ms(d time.Duration) int64 {
-	if d <= 0 {
-		return 0
-	}
-	return int64((d-1)/time.Millisecond) + 2
+	return record.Milliseconds(t.In)
 }
 
 func distance(n sql.NullInt64) record.Time {
 	if !n.Valid {
 		return record.Time{}
 	}
-	return record.In(time.Duration(n.Int64) * time.Millisecond)
-}
-
-// text makes s fit for a text column anywhere.
-func text(s string) string {
-	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\ufffd"), "\ufffd")
+	return record.In(record.Duration(n.Int64))
 }
 
 func one(yes bool) int64 {

@@ -50,8 +50,9 @@ const (
 	selectText = `SELECT ns, k, state, claim, fence, attempt, takeovers, took_over, ready_at - {now}, expires_at - {now},
 		owner, fp, reason, payload, has_result, result FROM {records}`
 	idsText  = " WHERE ns = {bytes} AND k IN ({keys})"
-	listText = selectText + " WHERE state = ? AND (ns > {bytes} OR ns = {bytes} AND k > {bytes}) ORDER BY ns, k LIMIT ?"
-	inText   = selectText + " WHERE state = ? AND ns = {bytes} AND k > {bytes} ORDER BY ns, k LIMIT ?"
+	listed   = " AND state IN (2, 4, 5)" // as the index says
+	listText = selectText + " WHERE state = ?" + listed + " AND (ns > {bytes} OR ns = {bytes} AND k > {bytes}) ORDER BY ns, k LIMIT ?"
+	inText   = selectText + " WHERE state = ?" + listed + " AND ns = {bytes} AND k > {bytes} ORDER BY ns, k LIMIT ?"
 )
 
 // text returns a statement for n rows.

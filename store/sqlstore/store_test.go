@@ -181,13 +181,3 @@ func TestR56_CodesOfTheDrivers(t *testing.T) {
 		}
 	}
 }
-
-func TestMilliseconds(t *testing.T) {
-	for d, want := range map[time.Duration]int64{
-		-time.Second: 0, 0: 0, 1: 2, time.Millisecond: 2, time.Millisecond + 1: 3, time.Second: 1001,
-	} {
-		if got := ms(d); got != want {
-			t.Errorf("ms(%v) = %d, want %d", d, got, want)
-		}
-	}
-}

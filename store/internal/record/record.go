@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/oncepipe/oncepipe"
@@ -35,6 +37,27 @@ func In(d time.Duration) Time { return Time{d, true} }
 
 // over tells whether the moment is over, as one that isn't set always is.
 func (t Time) over() bool { return !t.Set || t.In <= 0 }
+
+// Milliseconds is d in milliseconds, rounded up, and one more, since a clock of
+// milliseconds doesn't show how much of its own one is over: no lease and no wait
+// ends too early.
+func Milliseconds(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64((d-1)/time.Millisecond) + 2
+}
+
+// Duration is n milliseconds; a time that is too far away is as far as there is.
+func Duration(n int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(min(max(n, -most), most)) * time.Millisecond
+}
+
+// Text makes s fit for a text column of any database.
+func Text(s string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\ufffd"), "\ufffd")
+}
 
 // Record is what is known of one key. The zero value is that of a key which is
 // absent. Its owner's right is Claim: the zero id stands for nobody.
