@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -79,11 +80,15 @@ func (c *crew) failures() int64 {
 	return least
 }
 
-// awaitFailures waits until n more attempts have failed in every mode.
-func (c *crew) awaitFailures(n int64, limit time.Duration) {
+// awaitFailures waits until n more attempts have failed in every mode, and feeds a
+// portion whenever one has nothing left to do.
+func (c *crew) awaitFailures(n int64, portion int, limit time.Duration) {
 	c.t.Helper()
 	before := c.failures()
 	eventually(c.t, limit, func() error {
+		if slices.ContainsFunc(c.brokers, func(b *broker) bool { return b.left() == 0 }) {
+			c.feed(portion)
+		}
 		if now := c.failures(); now < before+n {
 			return fmt.Errorf("%d failures, want %d:\n%s", now-before, n, c.stats())
 		}

@@ -18,7 +18,7 @@ import (
 // patient are times that leases don't outlive a restart of their database by much.
 var patient = limits{Lease: time.Second, Attempt: 3 * time.Second}
 
-const outageLimit = time.Minute
+const outageLimit = 2 * time.Minute
 
 // private starts a server for a test alone, and returns it with the place on it
 // that is the test's.
@@ -47,8 +47,7 @@ func TestDatabaseKilled(t *testing.T) {
 			if err := s.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			c.feed(portion / 5) // so that all modes have something to do
-			c.awaitFailures(2, outageLimit)
+			c.awaitFailures(2, portion/5, outageLimit)
 			if err := s.Restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -91,8 +90,7 @@ func TestConnectionsExhausted(t *testing.T) {
 		c.feed(portion)
 		c.await(portion*len(c.modes)/2, outageLimit)
 		free := hog(t, dsn, name)
-		c.feed(portion)
-		c.awaitFailures(2, outageLimit)
+		c.awaitFailures(2, portion, outageLimit)
 		free()
 	}
 	c.finish(outageLimit)

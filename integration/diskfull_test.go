@@ -35,8 +35,8 @@ func TestDiskFull_PipelineGoesOn(t *testing.T) {
 		c.await(0, outageLimit)
 		for range 2 {
 			filler := fill(t, disk)
-			c.feed(10 * portion) // more than fits into pages that are there already
-			c.awaitFailures(2, outageLimit)
+			// What fits into pages that are there already goes well for a while.
+			c.awaitFailures(2, portion, outageLimit)
 			if err := os.Remove(filler); err != nil {
 				t.Fatal(err)
 			}

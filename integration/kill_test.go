@@ -82,7 +82,7 @@ func TestR62_KillsInTheMiddleOfTransactions(t *testing.T) {
 	}
 }
 
-// The test above can fail: it sees what is wrong with an effect and a record that are two
+// TestKillNine can fail: it sees what is wrong with an effect and a record that are two
 // transactions.
 func TestKillNine_SeesTwoTransactions(t *testing.T) {
 	for _, m := range []mutant{effectFirst, recordFirst} {

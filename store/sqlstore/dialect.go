@@ -50,8 +50,12 @@ type dialect struct {
 	// its columns then gets the new value.
 	over, assign string
 
-	// lock ends a SELECT whose rows are going to be written.
-	lock string
+	// found and locked end a SELECT of the rows with some ids, the second of rows that
+	// are going to be written, in the order of the ids; remove deletes them. id is
+	// what stands there for an id, and between for what is between two. They have to go
+	// by the primary key, whatever the database believes to know of the table: else
+	// they take long, and wait for rows that they don't mean.
+	found, locked, remove, id, between string
 
 	// writeFirst makes a transaction a writing one, where one that begins with a
 	// look can't become that after somebody else has written.
@@ -92,6 +96,11 @@ var sqlite = &dialect{
 	returning:   "RETURNING ns, k",
 	over:        "ON CONFLICT (ns, k) DO UPDATE SET",
 	assign:      "excluded.{col}",
+	found:       "{records} WHERE (ns, k) IN (VALUES {ids})",
+	locked:      "{records} WHERE (ns, k) IN (VALUES {ids})", // all is, by then
+	remove:      "DELETE FROM {records} WHERE (ns, k) IN (VALUES {ids})",
+	id:          "({bytes}, ?)",
+	between:     ", ",
 	writeFirst:  "DELETE FROM {meta} WHERE name = ''",
 	prune:       "DELETE FROM {records} WHERE (ns, k) IN (SELECT ns, k FROM {records} WHERE expires_at <= {now} ORDER BY expires_at LIMIT ?)",
 	oneWriter:   true,
@@ -137,6 +146,10 @@ const (
 	sqliteLocked = 6
 )
 
+// postgresIDs makes rows of ids. OFFSET and FOR UPDATE keep the planner, which
+// knows nothing of a table that is new, from joining them to all of it.
+const postgresIDs = "(VALUES {ids}) AS id (n, i) CROSS JOIN LATERAL "
+
 var postgres = &dialect{
 	name:      "PostgreSQL",
 	clock:     "(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
@@ -147,7 +160,12 @@ var postgres = &dialect{
 	returning: "RETURNING ns, k",
 	over:      "ON CONFLICT (ns, k) DO UPDATE SET",
 	assign:    "excluded.{col}",
-	lock:      "FOR UPDATE",
+	found:     postgresIDs + "(SELECT * FROM {records} WHERE ns = n AND k = i OFFSET 0) AS r",
+	locked:    postgresIDs + "(SELECT * FROM {records} WHERE ns = n AND k = i FOR UPDATE) AS r",
+	remove: "DELETE FROM {records} WHERE ctid = ANY (ARRAY(SELECT r.ctid FROM " + postgresIDs +
+		"(SELECT ctid FROM {records} WHERE ns = n AND k = i FOR UPDATE) AS r))",
+	id:      "(?::bytea, ?::bytea)",
+	between: ", ",
 	// The array is made once, so that its limit is the statement's.
 	prune: `DELETE FROM {records} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {records} WHERE expires_at <= {now}
 		ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED))`,
@@ -194,7 +212,13 @@ var mysql = &dialect{
 	insert: "INSERT IGNORE INTO",
 	over:   "ON DUPLICATE KEY UPDATE",
 	assign: "VALUES({col})",
-	lock:   "FOR UPDATE",
+	found:  "{records} FORCE INDEX (PRIMARY) WHERE {ids}",
+	locked: "{records} FORCE INDEX (PRIMARY) WHERE {ids} ORDER BY ns, k FOR UPDATE",
+	// Of a plain DELETE the optimizer makes one of the whole namespace.
+	remove: `DELETE r FROM (SELECT ns, k FROM {records} FORCE INDEX (PRIMARY) WHERE {ids}) AS id
+		STRAIGHT_JOIN {records} AS r FORCE INDEX (PRIMARY) ON r.ns = id.ns AND r.k = id.k`,
+	id:      "ns = ? AND k = ?",
+	between: " OR ",
 	overdue: `SELECT ns, k FROM {records} WHERE expires_at <= {now}
 		ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED`,
 	tableExists: "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?",

@@ -56,6 +56,9 @@ func scanRecords(rows *sql.Rows, into []record.Record) ([]record.Record, error) 
 		r.ID = record.ID{Namespace: string(ns), Key: string(key)}
 		r.Ready, r.Expires = distance(ready), distance(expires)
 		r.Owner, r.Fingerprint, r.Reason = owner.String, string(fp), reason.String
+		if n := len(into); n > 0 && into[n-1].ID == r.ID { // a key that fills up a statement
+			continue
+		}
 		into = append(into, r)
 	}
 	return into, rows.Err()
@@ -161,19 +164,16 @@ func (r runner) write(ctx context.Context, recs []record.Record) error {
 	return nil
 }
 
-// byNamespace calls f with the keys of each namespace, at most largest at once,
-// as the arguments of a statement: the last key is there as often as fills it up.
-func byNamespace(ids []record.ID, f func(size int, args []any) error) error {
+// inParts calls f with the ids, at most largest at once, as the arguments of a
+// statement: the last id is there as often as fills it up.
+func inParts(ids []record.ID, f func(size int, args []any) error) error {
 	for len(ids) > 0 {
-		n := 1
-		for n < len(ids) && n < largest && ids[n].Namespace == ids[0].Namespace {
-			n++
-		}
+		n := min(len(ids), largest)
 		size := sizeFor(n)
-		args := make([]any, 0, 1+1<<size)
-		args = append(args, []byte(ids[0].Namespace))
+		args := make([]any, 0, 2<<size)
 		for i := range 1 << size {
-			args = append(args, []byte(ids[min(i, n-1)].Key))
+			id := ids[min(i, n-1)]
+			args = append(args, []byte(id.Namespace), []byte(id.Key))
 		}
 		if err := f(size, args); err != nil {
 			return err
@@ -185,7 +185,7 @@ func byNamespace(ids []record.ID, f func(size int, args []any) error) error {
 
 // load reads rows, with load or lock.
 func (r runner) load(ctx context.Context, which statement, ids []record.ID) (recs []record.Record, err error) {
-	err = byNamespace(ids, func(size int, args []any) error {
+	err = inParts(ids, func(size int, args []any) error {
 		rows, err := r.stmt(ctx, which, size).QueryContext(ctx, args...)
 		if err != nil {
 			return err
@@ -197,7 +197,7 @@ func (r runner) load(ctx context.Context, which statement, ids []record.ID) (rec
 }
 
 func (r runner) remove(ctx context.Context, ids []record.ID) (n int64, err error) {
-	err = byNamespace(ids, func(size int, args []any) error {
+	err = inParts(ids, func(size int, args []any) error {
 		some, err := r.exec(ctx, remove, size, args...)
 		n += some
 		return err

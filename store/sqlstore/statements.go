@@ -48,11 +48,10 @@ var columns = []string{
 const (
 	rowText    = "({bytes}, ?, ?, ?, ?, ?, ?, ?, {now} + ?, {now} + ?, ?, ?, ?, ?, ?, ?)"
 	selectText = `SELECT ns, k, state, claim, fence, attempt, takeovers, took_over, ready_at - {now}, expires_at - {now},
-		owner, fp, reason, payload, has_result, result FROM {records}`
-	idsText  = " WHERE ns = {bytes} AND k IN ({keys})"
+		owner, fp, reason, payload, has_result, result FROM `
 	listed   = " AND state IN (2, 4, 5)" // as the index says
-	listText = selectText + " WHERE state = ?" + listed + " AND (ns > {bytes} OR ns = {bytes} AND k > {bytes}) ORDER BY ns, k LIMIT ?"
-	inText   = selectText + " WHERE state = ?" + listed + " AND ns = {bytes} AND k > {bytes} ORDER BY ns, k LIMIT ?"
+	listText = selectText + "{records} WHERE state = ?" + listed + " AND (ns > {bytes} OR ns = {bytes} AND k > {bytes}) ORDER BY ns, k LIMIT ?"
+	inText   = selectText + "{records} WHERE state = ?" + listed + " AND ns = {bytes} AND k > {bytes} ORDER BY ns, k LIMIT ?"
 )
 
 // text returns a statement for n rows.
@@ -67,11 +66,11 @@ func (d *dialect) text(which statement, n int) string {
 		}
 		return d.insertion("INSERT INTO", n) + " " + d.over + " " + strings.Join(sets, ", ")
 	case load:
-		return selectText + repeated(idsText, n)
+		return selectText + d.given(d.found, n)
 	case lock:
-		return selectText + repeated(idsText, n) + " ORDER BY ns, k " + d.lock
+		return selectText + d.given(d.locked, n)
 	case remove:
-		return "DELETE FROM {records}" + repeated(idsText, n)
+		return d.given(d.remove, n)
 	case list:
 		return listText
 	case listIn:
@@ -91,8 +90,9 @@ func (d *dialect) insertion(into string, n int) string {
 	return into + " {records} (" + strings.Join(columns, ", ") + ") VALUES " + strings.Join(times(rowText, n), ", ")
 }
 
-func repeated(text string, n int) string {
-	return strings.ReplaceAll(text, "{keys}", strings.Join(times("?", n), ", "))
+// given puts placeholders for n ids into text.
+func (d *dialect) given(text string, n int) string {
+	return strings.ReplaceAll(text, "{ids}", strings.Join(times(d.id, n), d.between))
 }
 
 func times(s string, n int) []string {

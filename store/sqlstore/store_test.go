@@ -82,17 +82,17 @@ func TestStatements_ForIDs(t *testing.T) {
 	}
 	seen := map[record.ID]bool{}
 	calls := 0
-	err := byNamespace(ids, func(size int, args []any) error {
+	err := inParts(ids, func(size int, args []any) error {
 		calls++
-		if len(args) != 1+1<<size {
+		if len(args) != 2<<size {
 			t.Errorf("%d arguments for size %d", len(args), size)
 		}
-		for _, k := range args[1:] {
-			seen[record.ID{Namespace: string(args[0].([]byte)), Key: string(k.([]byte))}] = true
+		for i := 0; i < len(args); i += 2 {
+			seen[record.ID{Namespace: string(args[i].([]byte)), Key: string(args[i+1].([]byte))}] = true
 		}
 		return nil
 	})
-	if err != nil || calls != 3 || len(seen) != len(ids) { // 128, 72, 100
+	if err != nil || calls != 3 || len(seen) != len(ids) { // 128, 128, 44
 		t.Errorf("%d calls, %d ids, error %v", calls, len(seen), err)
 	}
 }
