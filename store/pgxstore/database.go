@@ -31,6 +31,12 @@ func (d *database) Identity() any { return d.pool }
 // serialization_failure, deadlock_detected, lock_not_available
 var metAnother = []string{"40001", "40P01", "55P03"}
 
+// Refused implements record.Database.
+func (d *database) Refused(err error) bool {
+	var said *pgconn.PgError
+	return errors.As(err, &said)
+}
+
 // Again implements record.Database.
 func (d *database) Again(err error) bool {
 	var said *pgconn.PgError

@@ -30,10 +30,13 @@ func (d *database) Again(err error) bool {
 	return err != nil && d.dialect.again(d.cfg.ErrorCode(err))
 }
 
+// Refused implements record.Database.
+func (d *database) Refused(err error) bool { return d.cfg.ErrorCode(err) != "" }
+
 // transact runs f in a transaction, which is undone when f fails, panics or ends
 // its goroutine. An error of f's is returned as it is.
-func transact(ctx context.Context, db *sql.DB, opts *sql.TxOptions, f func(*sql.Tx) error) (err error) {
-	tx, err := db.BeginTx(ctx, opts)
+func (d *database) transact(ctx context.Context, f func(*sql.Tx) error) (err error) {
+	tx, err := d.pool.BeginTx(ctx, &sql.TxOptions{Isolation: d.cfg.Isolation})
 	if err != nil {
 		return err
 	}
@@ -52,16 +55,30 @@ func transact(ctx context.Context, db *sql.DB, opts *sql.TxOptions, f func(*sql.
 		return err
 	}
 	open = false
-	if err := tx.Commit(); err != nil {
+	if err := d.commit(ctx, tx); err != nil {
 		return record.CommitError{Err: err}
 	}
 	return nil
 }
 
+// commit returns when ctx ends, also where the driver doesn't: then the
+// connection is left to the driver's own time limits.
+func (d *database) commit(ctx context.Context, tx *sql.Tx) error {
+	if !d.dialect.slowCommit {
+		return tx.Commit()
+	}
+	done := make(chan error, 1)
+	go func() { done <- tx.Commit() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (d *database) begin(ctx context.Context, f func(transaction) error) error {
-	return transact(ctx, d.pool, &sql.TxOptions{Isolation: d.cfg.Isolation}, func(tx *sql.Tx) error {
-		return f(transaction{runner{d, tx}})
-	})
+	return d.transact(ctx, func(tx *sql.Tx) error { return f(transaction{runner{d, tx}}) })
 }
 
 // Transact implements record.Database.

@@ -57,6 +57,10 @@ type dialect struct {
 	// they take long, and wait for rows that they don't mean.
 	found, locked, remove, id, between string
 
+	// removeEach: rows are deleted one by one, since the database makes a walk
+	// through all of them of a DELETE of some.
+	removeEach bool
+
 	// writeFirst makes a transaction a writing one, where one that begins with a
 	// look can't become that after somebody else has written.
 	writeFirst string
@@ -69,6 +73,9 @@ type dialect struct {
 	// oneWriter: transactions that write wait for each other anyway, so that
 	// several at a time are only slower.
 	oneWriter bool
+
+	// slowCommit: drivers don't let a commit be given up.
+	slowCommit bool
 
 	// again tells whether a transaction that failed with code is worth repeating:
 	// it met a lock, a deadlock or a serialization failure, and was undone.
@@ -207,18 +214,18 @@ var postgres = &dialect{
 var mysql = &dialect{
 	name: "MySQL",
 	// UTC, since an hour of the local time comes twice a year.
-	clock:  "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)",
-	bytes:  "?",
-	insert: "INSERT IGNORE INTO",
-	over:   "ON DUPLICATE KEY UPDATE",
-	assign: "VALUES({col})",
-	found:  "{records} FORCE INDEX (PRIMARY) WHERE {ids}",
-	locked: "{records} FORCE INDEX (PRIMARY) WHERE {ids} ORDER BY ns, k FOR UPDATE",
-	// Of a plain DELETE the optimizer makes one of the whole namespace.
-	remove: `DELETE r FROM (SELECT ns, k FROM {records} FORCE INDEX (PRIMARY) WHERE {ids}) AS id
-		STRAIGHT_JOIN {records} AS r FORCE INDEX (PRIMARY) ON r.ns = id.ns AND r.k = id.k`,
-	id:      "ns = ? AND k = ?",
-	between: " OR ",
+	clock:      "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)",
+	bytes:      "?",
+	insert:     "INSERT IGNORE INTO",
+	over:       "ON DUPLICATE KEY UPDATE",
+	assign:     "VALUES({col})",
+	found:      "{records} FORCE INDEX (PRIMARY) WHERE {ids}",
+	locked:     "{records} FORCE INDEX (PRIMARY) WHERE {ids} ORDER BY ns, k FOR UPDATE",
+	remove:     "DELETE FROM {records} WHERE {ids}",
+	id:         "ns = ? AND k = ?",
+	between:    " OR ",
+	removeEach: true,
+	slowCommit: true,
 	overdue: `SELECT ns, k FROM {records} WHERE expires_at <= {now}
 		ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED`,
 	tableExists: "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?",

@@ -44,4 +44,7 @@
 // MariaDB 10.6 or later, or MySQL 8.0 or later, with InnoDB and
 // innodb_flush_log_at_trx_commit at 1. The key columns are binary: no collation
 // makes two keys equal. Results and payloads are limited by max_allowed_packet.
+// Set timeout, readTimeout and writeTimeout in the data source name: without them
+// the driver waits for ever for a server that doesn't answer, whatever the
+// context says, with a goroutine and a connection. The store goes on with others.
 package sqlstore

@@ -164,11 +164,11 @@ func (r runner) write(ctx context.Context, recs []record.Record) error {
 	return nil
 }
 
-// inParts calls f with the ids, at most largest at once, as the arguments of a
+// inParts calls f with the ids, at most so many at once, as the arguments of a
 // statement: the last id is there as often as fills it up.
-func inParts(ids []record.ID, f func(size int, args []any) error) error {
+func inParts(ids []record.ID, most int, f func(size int, args []any) error) error {
 	for len(ids) > 0 {
-		n := min(len(ids), largest)
+		n := min(len(ids), most)
 		size := sizeFor(n)
 		args := make([]any, 0, 2<<size)
 		for i := range 1 << size {
@@ -185,7 +185,7 @@ func inParts(ids []record.ID, f func(size int, args []any) error) error {
 
 // load reads rows, with load or lock.
 func (r runner) load(ctx context.Context, which statement, ids []record.ID) (recs []record.Record, err error) {
-	err = inParts(ids, func(size int, args []any) error {
+	err = inParts(ids, largest, func(size int, args []any) error {
 		rows, err := r.stmt(ctx, which, size).QueryContext(ctx, args...)
 		if err != nil {
 			return err
@@ -197,7 +197,11 @@ func (r runner) load(ctx context.Context, which statement, ids []record.ID) (rec
 }
 
 func (r runner) remove(ctx context.Context, ids []record.ID) (n int64, err error) {
-	err = inParts(ids, func(size int, args []any) error {
+	most := largest
+	if r.db.dialect.removeEach {
+		most = 1
+	}
+	err = inParts(ids, most, func(size int, args []any) error {
 		some, err := r.exec(ctx, remove, size, args...)
 		n += some
 		return err

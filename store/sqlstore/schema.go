@@ -59,7 +59,7 @@ func Migrate(ctx context.Context, db *sql.DB, cfg Config) error {
 	}
 	d := &database{pool: db, cfg: cfg, dialect: dialects[cfg.Dialect]}
 	err := record.Patiently(ctx, cfg.BusyTimeout, func() (bool, error) {
-		err := transact(ctx, db, nil, func(tx *sql.Tx) error {
+		err := d.transact(ctx, func(tx *sql.Tx) error {
 			for _, text := range cfg.migration() {
 				if _, err := tx.ExecContext(ctx, text); err != nil {
 					return err

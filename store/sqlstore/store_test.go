@@ -82,7 +82,7 @@ func TestStatements_ForIDs(t *testing.T) {
 	}
 	seen := map[record.ID]bool{}
 	calls := 0
-	err := inParts(ids, func(size int, args []any) error {
+	err := inParts(ids, largest, func(size int, args []any) error {
 		calls++
 		if len(args) != 2<<size {
 			t.Errorf("%d arguments for size %d", len(args), size)

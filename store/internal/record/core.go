@@ -36,11 +36,11 @@ type Core[N any] struct {
 func NewCore[N any](db Database[N], cfg Config) *Core[N] {
 	c := &Core[N]{db: db, cfg: cfg}
 	writer := make(chan struct{}, 1)
-	c.changes = &gatherer[change]{writer: writer, commit: c.commit, again: db.Again}
+	c.changes = &gatherer[change]{writer: writer, commit: c.commit, refused: c.refusedBy}
 	if !cfg.OneWriter {
 		writer = make(chan struct{}, 1) // claims don't wait for effects
 	}
-	c.effects = &gatherer[*effect[N]]{writer: writer, commit: c.commitEffects, again: db.Again}
+	c.effects = &gatherer[*effect[N]]{writer: writer, commit: c.commitEffects, refused: c.refusedBy}
 	return c
 }
 
@@ -311,6 +311,9 @@ func (c *Core[N]) patiently(ctx context.Context, do func() error) error {
 		return c.again(err), err
 	})
 }
+
+// refusedBy tells whether the fault may be that of one of several callers.
+func (c *Core[N]) refusedBy(err error) bool { return c.db.Refused(err) && !c.again(err) }
 
 func (c *Core[N]) again(err error) bool {
 	return err != nil && (errors.Is(err, errComesAndGoes) || c.db.Again(err))

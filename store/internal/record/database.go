@@ -26,6 +26,10 @@ type Database[N any] interface {
 	// transaction, and leaves alone those that others have locked.
 	Prune(ctx context.Context, limit int) (int, error)
 
+	// Refused tells whether err is what the database itself said, so that what failed
+	// is undone. Of an error of the connection nobody knows what it ended.
+	Refused(err error) bool
+
 	// Again tells whether a transaction that ended with err is worth repeating: it
 	// met another one, and was undone.
 	Again(err error) bool

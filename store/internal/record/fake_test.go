@@ -183,6 +183,11 @@ func (d *fakeDB) Prune(_ context.Context, limit int) (pruned int, err error) {
 	return pruned, nil
 }
 
+// errRefused is what the database says when it won't do something.
+var errRefused = errors.New("refused")
+
+func (d *fakeDB) Refused(err error) bool { return errors.Is(err, errRefused) || errors.Is(err, errAgain) }
+
 func (d *fakeDB) Again(err error) bool { return errors.Is(err, errAgain) }
 
 // fakeTx is a transaction. Its user writes effects.

@@ -5,21 +5,23 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 )
 
-// Callers are gathered: whoever finds the writer's token free commits for all
-// that wait. There is no committer that runs, so nothing has to be stopped, and
-// a lone caller waits for nobody.
+// Callers are gathered: whoever finds the writer's token free begins a commit for
+// all that wait. Nothing runs while nobody calls, and a lone caller waits for
+// nobody.
 
-// job is what one caller wants to have committed, T: a batch of requests, or one effect.
+// job is what one caller wants to have committed: a batch of requests, or one effect.
 type job[T any] struct {
 	work []T
 	done chan struct{} // closed when err is set
 	err  error
-	gone bool // its caller doesn't wait any more; guarded by queue.mu
+	crew *crew // that commits it; guarded by gatherer.mu
+	gone bool  // its caller doesn't wait any more; guarded by gatherer.mu
 }
 
 func (j *job[T]) finish(err error) {
@@ -27,39 +29,56 @@ func (j *job[T]) finish(err error) {
 	close(j.done)
 }
 
+// crew is the callers of one commit. It ends with the last of them, not with the
+// one who began it: to repeat it for the others while it may still happen would
+// make their requests twice.
+type crew struct {
+	waiting int // guarded by gatherer.mu
+	end     context.CancelFunc
+}
+
 // maxGathered is how many pieces of work are committed at once; a job is never split.
 const maxGathered = 1024
 
-// gatherer has what its callers bring committed together. One of them does it for all.
+// gatherer has what its callers bring committed together.
 type gatherer[T any] struct {
-	writer chan struct{}                          // holds a token while somebody writes
-	commit func(ctx context.Context, w []T) error // in one transaction
-	again  func(error) bool                       // a failed commit says nothing of its parts
+	writer  chan struct{}                          // holds a token while somebody writes
+	commit  func(ctx context.Context, w []T) error // in one transaction
+	refused func(error) bool                       // what failed is undone, for the fault of a part of it
 
 	mu   sync.Mutex
 	jobs []*job[T] // that nobody has begun
 }
 
-// put appends jobs whose callers still wait.
-func (g *gatherer[T]) put(jobs ...*job[T]) {
+func (g *gatherer[T]) put(j *job[T]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, j := range jobs {
-		if !j.gone {
-			g.jobs = append(g.jobs, j)
-		}
-	}
+	g.jobs = append(g.jobs, j)
 }
 
 // leave is called by a job's caller when he goes: what nobody has begun never
-// happens.
-func (g *gatherer[T]) leave(j *job[T]) {
+// happens. It reports whether he was the last to wait for a commit, which ends then.
+func (g *gatherer[T]) leave(j *job[T]) (last bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	j.gone = true
-	if i := slices.Index(g.jobs, j); i >= 0 {
-		g.jobs = slices.Delete(g.jobs, i, i+1)
+	if j.crew == nil {
+		if i := slices.Index(g.jobs, j); i >= 0 {
+			g.jobs = slices.Delete(g.jobs, i, i+1)
+		}
+		return false
 	}
+	if j.crew.waiting--; j.crew.waiting > 0 {
+		return false
+	}
+	j.crew.end()
+	return true
+}
+
+func (g *gatherer[T]) isGone(j *job[T]) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return j.gone
 }
 
 func (g *gatherer[T]) len() int {
@@ -71,7 +90,7 @@ func (g *gatherer[T]) len() int {
 // take removes the jobs that go into the next commit. It first lets other
 // goroutines run for as long as that brings more: callers that were answered
 // together come back together, and without this every commit gets half of them.
-func (g *gatherer[T]) take() []*job[T] {
+func (g *gatherer[T]) take(c *crew) []*job[T] {
 	for n := g.len(); n < maxGathered; {
 		runtime.Gosched()
 		more := g.len()
@@ -85,14 +104,17 @@ func (g *gatherer[T]) take() []*job[T] {
 	n, work := 0, 0
 	for n < len(g.jobs) && (n == 0 || work+len(g.jobs[n].work) <= maxGathered) {
 		work += len(g.jobs[n].work)
+		g.jobs[n].crew = c
 		n++
 	}
+	c.waiting = n
 	jobs := slices.Clone(g.jobs[:n])
 	g.jobs = slices.Delete(g.jobs, 0, n)
 	return jobs
 }
 
-// do has work committed, perhaps with that of others.
+// do has work committed, perhaps with that of others. When ctx ends while others
+// wait for the same commit, it is not known whether work was committed.
 func (g *gatherer[T]) do(ctx context.Context, work []T) error {
 	if err := ctx.Err(); err != nil || len(work) == 0 {
 		return err
@@ -104,62 +126,65 @@ func (g *gatherer[T]) do(ctx context.Context, work []T) error {
 		case <-j.done:
 			return j.err
 		case g.writer <- struct{}{}:
-			g.lead(ctx)
+			g.begin(ctx)
 		case <-ctx.Done():
-			g.leave(j)
-			select {
-			case <-j.done: // just in time
-				return j.err
-			default:
-				return ctx.Err()
+			if g.leave(j) {
+				<-j.done
 			}
+			select {
+			case <-j.done: // just in time, or ended by it
+				if j.err == nil {
+					return nil
+				}
+			default:
+			}
+			return ctx.Err()
 		}
 	}
 }
 
-// lead commits for those that wait, and then hands the writer's token on.
-func (g *gatherer[T]) lead(ctx context.Context) {
-	defer func() { <-g.writer }()
-	jobs := g.take()
-	// Jobs that are not finished, because ctx is over and their callers' contexts
-	// aren't, go back; the next of them leads.
-	defer func() { g.put(jobs...) }()
+// begin starts a commit for those that wait. The caller has the writer's token,
+// which the commit gives back.
+func (g *gatherer[T]) begin(ctx context.Context) {
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	jobs := g.take(&crew{end: end})
 	if len(jobs) == 0 {
+		end()
+		<-g.writer
 		return
 	}
+	go g.run(ctx, end, jobs)
+}
+
+func (g *gatherer[T]) run(ctx context.Context, end context.CancelFunc, jobs []*job[T]) {
+	open := jobs
+	defer func() {
+		end()
+		<-g.writer
+		if r := recover(); r != nil { // a driver's; each caller hears of it in his own goroutine
+			for _, j := range open {
+				j.finish(fmt.Errorf("panic in a commit: %v\n%s", r, debug.Stack()))
+			}
+		}
+	}()
 	var all []T
 	for _, j := range jobs {
 		all = append(all, j.work...)
 	}
 	err := g.commit(ctx, all)
-	if err == nil || len(jobs) == 1 || g.again(err) {
-		if err == nil || !over(ctx) {
-			jobs = finish(jobs, len(jobs), err)
+	alone := err != nil && len(jobs) > 1 && g.refused(err)
+	for _, j := range jobs {
+		err := err
+		switch {
+		case !alone:
+		case g.isGone(j):
+			err = context.Canceled
+		default: // one caller's fault must not be another's
+			err = g.commit(ctx, j.work)
 		}
-		return
-	}
-	// One caller's fault must not be another's: each for himself.
-	for len(jobs) > 0 && !over(ctx) {
-		err := g.commit(ctx, jobs[0].work)
-		if err == nil || !over(ctx) {
-			jobs = finish(jobs, 1, err)
-		}
-	}
-}
-
-// over tells whether ctx has ended, or is about to: a connection whose deadline is
-// that of ctx may say so first.
-func over(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
-}
-
-// finish finishes the first n jobs and returns the others.
-func finish[T any](jobs []*job[T], n int, err error) []*job[T] {
-	for _, j := range jobs[:n] {
+		open = open[1:]
 		j.finish(err)
 	}
-	return jobs[n:]
 }
 
 // lock takes a token of a channel that holds one.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -96,34 +97,132 @@ func TestGather_CommitsAreLimited(t *testing.T) {
 	})
 }
 
-// The caller who leads goes, in the middle: those whom he would have answered
-// are answered by another one.
+// The caller who began a commit goes, in the middle. It goes on for the others,
+// and is not made a second time for them.
 func TestGather_LeaderGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, d, free := busy(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		first := true
+		gate := make(chan struct{})
 		blocked := d.introduce
 		d.introduce = func(ctx context.Context, recs []record.Record) error {
-			if len(recs) == 3 && first {
-				first = false
-				<-ctx.Done()
-				return ctx.Err()
+			if len(recs) == 3 {
+				select {
+				case <-gate:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
 			}
 			return blocked(ctx, recs)
 		}
 		results := make([]error, 3)
+		left := make(chan struct{})
 		var wg sync.WaitGroup
 		for i, ctx := range []context.Context{ctx, t.Context(), t.Context()} {
-			wg.Go(func() { _, results[i] = st.Claim(ctx, claims(fmt.Sprint(i))) })
+			wg.Go(func() {
+				_, results[i] = st.Claim(ctx, claims(fmt.Sprint(i)))
+				if i == 0 {
+					close(left)
+				}
+			})
 			synctest.Wait() // waiters get the writer's place in their order
 		}
 		free()
 		synctest.Wait()
 		cancel()
+		<-left
+		close(gate)
 		wg.Wait()
 		if !errors.Is(results[0], context.Canceled) || results[1] != nil || results[2] != nil {
 			t.Errorf("results %v", results)
+		}
+		if commits, _ := d.counts(); commits != 2 {
+			t.Errorf("%d commits", commits)
+		}
+	})
+}
+
+// With its last caller a commit ends, and he waits for that.
+func TestGather_AllGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, d, free := busy(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		running := 0
+		d.introduce = func(ctx context.Context, recs []record.Record) error {
+			running++
+			<-ctx.Done()
+			time.Sleep(time.Second) // the driver closes a connection
+			running--
+			return ctx.Err()
+		}
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				if _, err := st.Claim(ctx, claims(fmt.Sprint(i))); !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			})
+		}
+		free()
+		synctest.Wait()
+		if running != 1 {
+			t.Fatalf("%d commits run", running)
+		}
+		cancel()
+		wg.Wait()
+		if running != 0 {
+			t.Error("the commit outlives its callers")
+		}
+		d.introduce = nil
+		if _, err := st.Claim(t.Context(), claims("next")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A panic below is everybody's error, and the writer's token is not lost.
+func TestGather_Panic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeDB()
+		st := newStore(d, true)
+		d.introduce = func(context.Context, []record.Record) error { panic("in the driver") }
+		if _, err := st.Claim(t.Context(), claims("k")); err == nil || !strings.Contains(err.Error(), "in the driver") {
+			t.Errorf("error %v", err)
+		}
+		d.introduce = nil
+		if _, err := st.Claim(t.Context(), claims("k")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Of a connection that is lost nobody knows what happened: nothing is made again.
+func TestGather_LostConnectionIsNotTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, d, free := busy(t)
+		lost := errors.New("connection lost")
+		tries := 0
+		blocked := d.introduce
+		d.introduce = func(ctx context.Context, recs []record.Record) error {
+			if recs[0].Key != "first" {
+				tries++
+				return lost
+			}
+			return blocked(ctx, recs)
+		}
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				if _, err := st.Claim(t.Context(), claims(fmt.Sprint(i))); !errors.Is(err, lost) {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		free()
+		wg.Wait()
+		if tries != 1 {
+			t.Errorf("%d tries", tries)
 		}
 	})
 }
@@ -149,7 +248,7 @@ func TestGather_WhoLeavesTheQueueWritesNothing(t *testing.T) {
 func TestGather_OnesFaultIsNotAnothers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, d, free := busy(t)
-		boom := errors.New("boom")
+		boom := fmt.Errorf("boom: %w", errRefused)
 		blocked := d.introduce
 		d.introduce = func(ctx context.Context, recs []record.Record) error {
 			if slices.ContainsFunc(recs, func(r record.Record) bool { return r.Key == "1" }) {
