@@ -91,7 +91,7 @@ func TestStoreBehindDedup(t *testing.T) {
 
 // Nothing is acked and nothing runs while the store can't be reached; then it
 // runs once.
-func TestR07_StoreOutageHoldsItems(t *testing.T) {
+func TestR07_P27_StoreOutageHoldsItems(t *testing.T) {
 	for _, hang := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			a := newFaulty()

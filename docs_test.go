@@ -109,6 +109,96 @@ func TestDocsListReports(t *testing.T) {
 	}
 }
 
+var (
+	reportNumber = regexp.MustCompile(`[RP][0-9]{2}`)
+	reportRow    = regexp.MustCompile(`(?m)^\| ([RP][0-9]{2}) \| [^|]+ \| .+ \|$`)
+	shownRow     = regexp.MustCompile(`(?m)^\| ([RP][0-9]{2}[RP0-9 ]*) \| .+ \| ?(.*) ?\|$`)
+)
+
+// byDesign are the reports that no test can show.
+var byDesign = []string{"P56"}
+
+// unshown compares the reports that doc lists with those that its last table shows,
+// and returns what is missing there. rules are the numbers of the store contract.
+func unshown(doc string, exists map[string]bool, rules []string) (missing []string) {
+	lists, table, _ := strings.Cut(doc, "\n## What happens here instead\n")
+	shownBy := map[string]string{}
+	for _, row := range shownRow.FindAllStringSubmatch(table, -1) {
+		for _, n := range reportNumber.FindAllString(row[1], -1) {
+			shownBy[n] = row[2]
+		}
+	}
+	for _, row := range reportRow.FindAllStringSubmatch(lists, -1) {
+		n := row[1]
+		cell, ok := shownBy[n]
+		shown := slices.Contains(byDesign, n) || slices.Contains(rules, n) && strings.Contains(cell, "`TestContract/"+n+"`")
+		for _, name := range testName.FindAllString(cell, -1) {
+			shown = shown || exists[name] && strings.Contains(name, n+"_")
+		}
+		if !ok || !shown {
+			missing = append(missing, n)
+		}
+	}
+	for name := range exists {
+		for _, n := range reportNumber.FindAllString(name, -1) {
+			if strings.Contains(name, n+"_") && !strings.Contains(shownBy[n], "`"+name+"`") {
+				missing = append(missing, n+" "+name)
+			}
+		}
+	}
+	slices.Sort(missing)
+	return missing
+}
+
+// contractRules returns the numbers that rules of the store contract bear.
+func contractRules(t *testing.T) (numbers []string) {
+	t.Helper()
+	rule := regexp.MustCompile(`\{"([RP][0-9]{2}) [^"]+", func\(`)
+	names, err := filepath.Glob("oncetest/storetest/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		for _, m := range rule.FindAllStringSubmatch(readDoc(t, name), -1) {
+			numbers = append(numbers, m[1])
+		}
+	}
+	return numbers
+}
+
+// Every report is shown by a test that bears its number, and every such test is named.
+func TestDocsShowEveryReport(t *testing.T) {
+	inCheckout(t)
+	rules := contractRules(t)
+	if len(rules) == 0 {
+		t.Error("no rule bears a number: the pattern finds nothing")
+	}
+	for _, what := range unshown(readDoc(t, "docs/reports.md"), testFuncs(t), rules) {
+		t.Errorf("the last table of docs/reports.md doesn't show %s", what)
+	}
+}
+
+func TestDocsUnshownReportIsFound(t *testing.T) {
+	const doc = `
+| R01 | somewhere | fault |
+| R02 | somewhere | fault |
+| R03 | somewhere | fault |
+| R04 | somewhere | fault |
+| P56 | somewhere | fault |
+
+## What happens here instead
+
+| R01 R03 | no fault | ` + "`Test" + "R01_Here`, `Test" + "Contract/R01`, `Test" + "R03_Gone`" + ` |
+| R02 | no fault | ` + "`Test" + "Contract/R02`" + ` |
+| P56 | by design | |
+`
+	exists := map[string]bool{"Test" + "R01_Here": true, "Test" + "R02_NotNamed": true}
+	got := unshown(doc, exists, []string{"R02"})
+	if want := []string{"R02 Test" + "R02_NotNamed", "R03", "R04"}; !slices.Equal(got, want) {
+		t.Errorf("missing %q, want %q", got, want)
+	}
+}
+
 func TestDocsLinksLead(t *testing.T) {
 	inCheckout(t)
 	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`) // without scheme: a file of ours

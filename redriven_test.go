@@ -94,7 +94,7 @@ func (s letterStore) noNotes(t *testing.T) {
 }
 
 // A dead letter is kept, listed, redriven, and runs once.
-func TestR46_RedrivenLetterRunsOnce(t *testing.T) {
+func TestR46_R84_RedrivenLetterRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLetterStore()
 		r := newRig(t, func(cfg *oncepipe.Config) { cfg.DeadLetters = oncepipe.DeadLettersIn(s, nil) })

@@ -29,13 +29,12 @@ func TestStalledCommitHoldsNobodyElse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			if err := db.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		st := openStore(t, db, sqlstore.Config{Dialect: b.dialect})
+		t.Cleanup(func() { _ = db.Close() }) // some of its connections are cut, and say so
 		t.Cleanup(func() { between.Close() }) // what still waits ends with its connection
+		st, err := sqlstore.Open(t.Context(), db, sqlstore.Config{Dialect: b.dialect})
+		if err != nil {
+			t.Fatal(err)
+		}
 		req := newRequest("k")
 		if _, err := st.Claim(t.Context(), []oncepipe.ClaimRequest{req}); err != nil {
 			t.Fatal(err)

@@ -82,10 +82,15 @@ func (d *database) Introduce(ctx context.Context, recs []record.Record) (known [
 
 // introduce inserts what is new, and then reads all.
 func (d *database) introduce(ctx context.Context, recs []record.Record) (inserted []record.ID, found []record.Record, err error) {
-	args := columnsOf(recs)
 	b := &pgx.Batch{}
-	b.Queue(d.sql.insert, args...).Query(into(&inserted, scanIDs))
-	b.Queue(d.sql.load, args[0], args[1]).Query(into(&found, scanRecords))
+	for _, ins := range d.sql.insertions(recs) {
+		b.Queue(ins.text+returning, ins.args...).Query(func(rows pgx.Rows) error {
+			ids, err := scanIDs(rows)
+			inserted = append(inserted, ids...)
+			return err
+		})
+	}
+	b.Queue(d.sql.load, columnsOfIDs(idsOf(recs))...).Query(into(&found, scanRecords))
 	err = d.pool.SendBatch(ctx, b).Close()
 	return inserted, found, err
 }

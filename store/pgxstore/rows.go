@@ -44,6 +44,14 @@ func columnsOfIDs(ids []record.ID) []any {
 	return []any{ns, keys}
 }
 
+func idsOf(recs []record.Record) []record.ID {
+	ids := make([]record.ID, len(recs))
+	for i := range recs {
+		ids[i] = recs[i].ID
+	}
+	return ids
+}
+
 func moment(t record.Time) pgtype.Int8 {
 	if !t.Set {
 		return pgtype.Int8{}

@@ -17,12 +17,23 @@ const (
 			$9::bigint[], $10::bigint[], $11::text[], $12::bytea[], $13::text[], $14::bytea[], $15::smallint[], $16::bytea[])
 			AS given (` + columns + `)
 		ORDER BY ns, k `
-	insertNew = insertText + "ON CONFLICT DO NOTHING RETURNING ns, k"
+	insertNew = insertText + ifNew
 	overwrite = insertText + `ON CONFLICT (ns, k) DO UPDATE SET
 		state = excluded.state, claim = excluded.claim, fence = excluded.fence, attempt = excluded.attempt,
 		takeovers = excluded.takeovers, took_over = excluded.took_over, ready_at = excluded.ready_at,
 		expires_at = excluded.expires_at, owner = excluded.owner, fp = excluded.fp, reason = excluded.reason,
 		payload = excluded.payload, has_result = excluded.has_result, result = excluded.result`
+
+	// Records that are new are mostly alike: see insertions. Reading the clock once
+	// for all makes no lease longer than its owner believes, who counts from when he asked.
+	insertFresh = `INSERT INTO {records}
+			(ns, k, state, claim, fence, attempt, takeovers, took_over, ready_at, expires_at, owner, fp, has_result)
+		SELECT $1::bytea, k, $2::smallint, claim, 1, 1, 0, 0, (SELECT {now}) + $3::bigint, (SELECT {now}) + $4::bigint, $5::text, fp, 0
+		FROM unnest($6::bytea[], $7::bytea[], $8::bytea[]) AS given (k, claim, fp)
+		ORDER BY k ` + ifNew
+
+	ifNew     = "ON CONFLICT DO NOTHING"
+	returning = " RETURNING ns, k" // behind an insertion: which were new
 
 	selectText = `SELECT ns, k, state, claim, fence, attempt, takeovers, took_over, ready_at - {now}, expires_at - {now},
 		owner, fp, reason, payload, has_result, result FROM `
@@ -50,20 +61,21 @@ const (
 
 // statements are the texts with all names filled in.
 type statements struct {
-	insert, write, load, lock, remove, list, listIn, count, prune string
+	insert, insertFresh, write, load, lock, remove, list, listIn, count, prune string
 }
 
 func (c Config) statements() statements {
 	return statements{
-		insert: c.render(insertNew),
-		write:  c.render(overwrite),
-		load:   c.render(loadText),
-		lock:   c.render(lockText),
-		remove: c.render(removeText),
-		list:   c.render(listText),
-		listIn: c.render(inText),
-		count:  c.render(countText),
-		prune:  c.render(pruneText),
+		insert:      c.render(insertNew),
+		insertFresh: c.render(insertFresh),
+		write:       c.render(overwrite),
+		load:        c.render(loadText),
+		lock:        c.render(lockText),
+		remove:      c.render(removeText),
+		list:        c.render(listText),
+		listIn:      c.render(inText),
+		count:       c.render(countText),
+		prune:       c.render(pruneText),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/oncepipe/oncepipe"
 	"github.com/oncepipe/oncepipe/store/internal/record"
 )
 
@@ -85,11 +86,33 @@ func (t *transaction) send(ctx context.Context) error {
 	return results.Close()
 }
 
-// Insert implements record.Tx.
+// Insert implements record.Tx. The number of rows tells whether all were new, which
+// is what an effect asks: if not, it looks at every record. Claims that are known to be new
+// are not looked at any more, so they are worth the price of a list.
 func (t *transaction) Insert(ctx context.Context, recs []record.Record) (inserted []record.ID, err error) {
-	t.queue(t.db.sql.insert, columnsOf(recs)).Query(into(&inserted, scanIDs))
-	err = t.send(ctx)
-	return inserted, err
+	if len(recs) == 0 {
+		return nil, nil
+	}
+	list := ""
+	if recs[0].State == oncepipe.StateClaimed {
+		list = returning
+	}
+	var n int64
+	for _, ins := range t.db.sql.insertions(recs) {
+		t.queue(ins.text+list, ins.args).Query(func(rows pgx.Rows) error {
+			ids, err := scanIDs(rows)
+			inserted = append(inserted, ids...)
+			n += rows.CommandTag().RowsAffected()
+			return err
+		})
+	}
+	if err := t.send(ctx); err != nil {
+		return nil, err
+	}
+	if n == int64(len(recs)) {
+		return idsOf(recs), nil
+	}
+	return inserted, nil
 }
 
 // Load implements record.Tx.

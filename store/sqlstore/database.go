@@ -111,17 +111,24 @@ const maxRounds = 10
 // Introduce implements record.Database. It doesn't matter that it may be several
 // transactions: whoever repeats a claim gets the same answer.
 func (d *database) Introduce(ctx context.Context, recs []record.Record) (known []record.Record, err error) {
-	lookFirst := d.dialect.returning == "" && len(recs) > 1 // an insertion wouldn't tell which were new
-	missing := recs
+	missing, insert := recs, d.insertMissing
+	switch {
+	case len(recs) == 1:
+		insert = d.insertOne
+	case d.dialect.returning != "":
+		insert = func(ctx context.Context, recs []record.Record) ([]record.Record, error) {
+			ids, err := d.alone().insertTelling(ctx, recs)
+			return without(recs, ids), err
+		}
+	default: // an insertion wouldn't tell which were new
+		if known, err = d.alone().load(ctx, load, idsOf(recs)); err != nil {
+			return nil, err
+		}
+		missing = without(recs, idsOf(known))
+	}
 	for range maxRounds {
-		if !lookFirst {
-			inserted, err := d.alone().insert(ctx, missing)
-			if err != nil {
-				return nil, err
-			}
-			if missing = without(missing, inserted); len(missing) == 0 {
-				return known, nil
-			}
+		if missing, err = insert(ctx, missing); err != nil || len(missing) == 0 {
+			return known, err
 		}
 		found, err := d.alone().load(ctx, load, idsOf(missing))
 		if err != nil {
@@ -131,41 +138,40 @@ func (d *database) Introduce(ctx context.Context, recs []record.Record) (known [
 		if missing = without(missing, idsOf(found)); len(missing) == 0 {
 			return known, nil
 		}
-		if lookFirst {
-			if missing, err = d.insertEach(ctx, missing); err != nil || len(missing) == 0 {
-				return known, err
-			}
-		}
 	}
 	return nil, errComesAndGoes
 }
 
 var errComesAndGoes = errors.New("record comes and goes")
 
-// insertEach inserts rows and returns those that were there, for a database that
-// says no more than how many were new.
-func (d *database) insertEach(ctx context.Context, recs []record.Record) (there []record.Record, err error) {
-	for len(recs) > 0 {
-		n, size := part(len(recs))
-		ids, err := d.alone().insertSome(ctx, recs[:n], size)
-		if err != nil {
-			return nil, err
+// insertOne inserts a row and returns it if it was there.
+func (d *database) insertOne(ctx context.Context, recs []record.Record) (there []record.Record, err error) {
+	ids, err := d.alone().insert(ctx, recs)
+	return without(recs, ids), err
+}
+
+// insertMissing inserts rows that were not there a moment ago and returns those
+// that are now: by whom is in the claims.
+func (d *database) insertMissing(ctx context.Context, recs []record.Record) (there []record.Record, err error) {
+	if len(recs) == 0 {
+		return nil, nil
+	}
+	ids, err := d.alone().insert(ctx, recs)
+	if err != nil || len(ids) == len(recs) {
+		return nil, err
+	}
+	found, err := d.alone().load(ctx, load, idsOf(recs))
+	if err != nil {
+		return nil, err
+	}
+	claims := make(map[record.ID]oncepipe.ClaimID, len(found))
+	for _, f := range found {
+		claims[f.ID] = f.Claim
+	}
+	for _, rec := range recs {
+		if claims[rec.ID] != rec.Claim {
+			there = append(there, rec)
 		}
-		if len(ids) == 0 && n > 1 { // some of them, perhaps: by whom is in the claims
-			found, err := d.alone().load(ctx, load, idsOf(recs[:n]))
-			if err != nil {
-				return nil, err
-			}
-			for _, rec := range recs[:n] {
-				ours := slices.ContainsFunc(found, func(f record.Record) bool { return f.ID == rec.ID && f.Claim == rec.Claim })
-				if !ours {
-					there = append(there, rec)
-				}
-			}
-		} else if len(ids) == 0 {
-			there = append(there, recs[0])
-		}
-		recs = recs[n:]
 	}
 	return there, nil
 }

@@ -24,6 +24,15 @@ func (d Dialect) String() string {
 	return "invalid"
 }
 
+// places is the form of placeholders.
+type places uint8
+
+const (
+	mixed   places = iota // ? and ?1
+	dollars               // $1, $2, …
+	inOrder               // ? alone: an argument that occurs twice is given twice
+)
+
 // dialect is all that differs between databases.
 type dialect struct {
 	name string
@@ -31,24 +40,30 @@ type dialect struct {
 	// clock is an expression: milliseconds since 1970 by the database's clock.
 	clock string
 
+	// ready is the clock and argument 4, which may be NULL.
+	ready string
+
 	// bytes is a placeholder for bytes that may be empty: some drivers make NULL of
 	// them.
 	bytes string
 
-	// numbered placeholders are $1, $2, … in place of ?.
-	numbered bool
+	places places
 
 	// insert and ignore surround an insertion that does nothing where the key is
 	// known. An error won't do, since in some databases it spoils the transaction.
 	insert, ignore string
 
 	// returning makes an insertion tell which keys were new; empty where the
-	// database can't.
+	// database can't, or where it is cheaper to look first.
 	returning string
 
 	// over makes an insertion write over the row that is there; assign is how one of
 	// its columns then gets the new value.
 	over, assign string
+
+	// writeSizes is for how many sizes such statements are prepared: drivers of
+	// SQLite look for an argument among all of them, which gets slow with many.
+	writeSizes int
 
 	// found and locked end a SELECT of the rows with some ids, the second of rows that
 	// are going to be written, in the order of the ids; remove deletes them. id is
@@ -97,12 +112,13 @@ var sqlite = &dialect{
 	// The precision of julianday is some 50 µs here, and it is older than
 	// unixepoch('subsec').
 	clock:       "CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER)",
+	ready:       "CASE WHEN ?4 IS NULL THEN NULL ELSE {now} + ?4 END", // the clock costs something
 	bytes:       "coalesce(?, x'')",
 	insert:      "INSERT INTO",
 	ignore:      "ON CONFLICT DO NOTHING",
-	returning:   "RETURNING ns, k",
 	over:        "ON CONFLICT (ns, k) DO UPDATE SET",
 	assign:      "excluded.{col}",
+	writeSizes:  4,
 	found:       "{records} WHERE (ns, k) IN (VALUES {ids})",
 	locked:      "{records} WHERE (ns, k) IN (VALUES {ids})", // all is, by then
 	remove:      "DELETE FROM {records} WHERE (ns, k) IN (VALUES {ids})",
@@ -158,17 +174,19 @@ const (
 const postgresIDs = "(VALUES {ids}) AS id (n, i) CROSS JOIN LATERAL "
 
 var postgres = &dialect{
-	name:      "PostgreSQL",
-	clock:     "(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
-	bytes:     "?",
-	numbered:  true,
-	insert:    "INSERT INTO",
-	ignore:    "ON CONFLICT DO NOTHING",
-	returning: "RETURNING ns, k",
-	over:      "ON CONFLICT (ns, k) DO UPDATE SET",
-	assign:    "excluded.{col}",
-	found:     postgresIDs + "(SELECT * FROM {records} WHERE ns = n AND k = i OFFSET 0) AS r",
-	locked:    postgresIDs + "(SELECT * FROM {records} WHERE ns = n AND k = i FOR UPDATE) AS r",
+	name:       "PostgreSQL",
+	clock:      "(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
+	ready:      "{now} + ?4",
+	bytes:      "?",
+	places:     dollars,
+	insert:     "INSERT INTO",
+	ignore:     "ON CONFLICT DO NOTHING",
+	returning:  "RETURNING ns, k",
+	over:       "ON CONFLICT (ns, k) DO UPDATE SET",
+	assign:     "excluded.{col}",
+	writeSizes: sizes,
+	found:      postgresIDs + "(SELECT * FROM {records} WHERE ns = n AND k = i OFFSET 0) AS r",
+	locked:     postgresIDs + "(SELECT * FROM {records} WHERE ns = n AND k = i FOR UPDATE) AS r",
 	remove: "DELETE FROM {records} WHERE ctid = ANY (ARRAY(SELECT r.ctid FROM " + postgresIDs +
 		"(SELECT ctid FROM {records} WHERE ns = n AND k = i FOR UPDATE) AS r))",
 	id:      "(?::bytea, ?::bytea)",
@@ -212,13 +230,16 @@ var postgres = &dialect{
 }
 
 var mysql = &dialect{
-	name: "MySQL",
+	name:   "MySQL",
+	places: inOrder,
 	// UTC, since an hour of the local time comes twice a year.
 	clock:      "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)",
+	ready:      "{now} + ?4",
 	bytes:      "?",
 	insert:     "INSERT IGNORE INTO",
 	over:       "ON DUPLICATE KEY UPDATE",
 	assign:     "VALUES({col})",
+	writeSizes: sizes,
 	found:      "{records} FORCE INDEX (PRIMARY) WHERE {ids}",
 	locked:     "{records} FORCE INDEX (PRIMARY) WHERE {ids} ORDER BY ns, k FOR UPDATE",
 	remove:     "DELETE FROM {records} WHERE {ids}",
@@ -264,22 +285,33 @@ var mysql = &dialect{
 	},
 }
 
-// placed makes $1, $2, … of the question marks in text, where the dialect wants
-// that. No text of ours has one that is not a placeholder.
+// placed makes the dialect's own of the placeholders in text: ?1 is the first
+// argument wherever it stands, and ? the one behind the last that was seen. No
+// text of ours has a question mark that is not a placeholder.
 func (d *dialect) placed(text string) string {
-	if !d.numbered {
-		return text
-	}
 	var b strings.Builder
-	n := 0
+	last := 0
 	for {
 		before, after, found := strings.Cut(text, "?")
 		b.WriteString(before)
 		if !found {
 			return b.String()
 		}
-		n++
-		b.WriteString("$" + strconv.Itoa(n))
-		text = after
+		rest := strings.TrimLeft(after, "0123456789")
+		number := after[:len(after)-len(rest)]
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			n = last + 1
+		}
+		last = max(last, n)
+		switch d.places {
+		case dollars:
+			b.WriteString("$" + strconv.Itoa(n))
+		case inOrder:
+			b.WriteString("?")
+		default:
+			b.WriteString("?" + number)
+		}
+		text = rest
 	}
 }

@@ -100,25 +100,93 @@ func (r runner) exec(ctx context.Context, which statement, size int, args ...any
 	return res.RowsAffected()
 }
 
-// insertSome inserts at most largest rows. ids are those that were new, or none
-// where it isn't known which of several these were.
-func (r runner) insertSome(ctx context.Context, recs []record.Record, size int) (ids []record.ID, err error) {
-	args := make([]any, 0, len(recs)*len(columns))
-	for _, rec := range recs {
-		args = append(args, values(rec)...)
-	}
-	if r.db.dialect.returning != "" && len(recs) > 1 {
-		rows, err := r.stmt(ctx, insert, size).QueryContext(ctx, args...)
-		if err != nil {
-			return nil, err
+// alike tells whether two new rows differ in nothing but key, claim and
+// fingerprint, and same, whether in nothing but the key.
+func alike(a, b record.Record) bool {
+	return a.Namespace == b.Namespace && a.State == b.State && a.Ready == b.Ready && a.Expires == b.Expires && a.Owner == b.Owner
+}
+
+func same(a, b record.Record) bool {
+	return a.Claim == b.Claim && a.Fingerprint == b.Fingerprint && alike(a, b)
+}
+
+// plain tells whether a new row is one that an insertion makes.
+func plain(r record.Record) bool {
+	return r.Fence == 1 && r.Attempt == 1 && r.Takeovers == 0 && !r.TookOver && r.Reason == "" && len(r.Payload) == 0 && !r.HasResult
+}
+
+// newRows returns the arguments that make new rows of recs, which are alike, or
+// the same.
+func (d *dialect) newRows(recs []record.Record, same bool) []any {
+	args := make([]any, 0, 8*len(recs))
+	for i, r := range recs {
+		first := i == 0 || d.places == inOrder
+		if first {
+			args = append(args, []byte(r.Namespace), record.Text(r.Owner), int64(r.State), moment(r.Ready), moment(r.Expires))
 		}
-		return scanIDs(rows)
+		if first || !same {
+			args = append(args, r.Claim[:], []byte(r.Fingerprint))
+		}
+		args = append(args, []byte(r.Key))
 	}
-	n, err := r.exec(ctx, insert, size, args...)
-	if err != nil || n < int64(len(recs)) {
+	return args
+}
+
+// newParts calls f with the rows that one statement inserts, and its size. Two
+// of them are like each other.
+func newParts(recs []record.Record, like func(a, b record.Record) bool, f func(recs []record.Record, size int) error) error {
+	for len(recs) > 0 {
+		n := 1
+		for n < len(recs) && n < largest && like(recs[0], recs[n]) {
+			n++
+		}
+		n, size := part(n, sizes)
+		if err := f(recs[:n], size); err != nil {
+			return err
+		}
+		recs = recs[n:]
+	}
+	return nil
+}
+
+// insert inserts rows whose keys are new. The ids are those of all, or none where
+// some were there.
+func (r runner) insert(ctx context.Context, recs []record.Record) ([]record.ID, error) {
+	which, like, ofOne := insert, alike, same(recs[0], recs[len(recs)-1])
+	if ofOne {
+		which, like = insertSame, same
+	}
+	inserted := 0
+	err := newParts(recs, like, func(part []record.Record, size int) error {
+		n, err := r.exec(ctx, which, size, r.db.dialect.newRows(part, ofOne)...)
+		inserted += int(n)
+		return err
+	})
+	if err != nil || inserted < len(recs) {
 		return nil, err
 	}
-	return idsOf(recs), nil
+	var rest []record.Record
+	for _, rec := range recs {
+		if !plain(rec) {
+			rest = append(rest, rec)
+		}
+	}
+	return idsOf(recs), r.write(ctx, rest)
+}
+
+// insertTelling inserts rows whose keys are new and returns their ids, where the
+// database can tell.
+func (r runner) insertTelling(ctx context.Context, recs []record.Record) (ids []record.ID, err error) {
+	err = newParts(recs, alike, func(part []record.Record, size int) error {
+		rows, err := r.stmt(ctx, insertTell, size).QueryContext(ctx, r.db.dialect.newRows(part, false)...)
+		if err != nil {
+			return err
+		}
+		some, err := scanIDs(rows)
+		ids = append(ids, some...)
+		return err
+	})
+	return ids, err
 }
 
 func idsOf(recs []record.Record) []record.ID {
@@ -129,29 +197,10 @@ func idsOf(recs []record.Record) []record.ID {
 	return ids
 }
 
-// insert inserts rows whose keys are new.
-func (r runner) insert(ctx context.Context, recs []record.Record) (inserted []record.ID, err error) {
-	unsure := false
-	for len(recs) > 0 {
-		n, size := part(len(recs))
-		ids, err := r.insertSome(ctx, recs[:n], size)
-		if err != nil {
-			return nil, err
-		}
-		unsure = unsure || r.db.dialect.returning == "" && len(ids) < n
-		inserted = append(inserted, ids...)
-		recs = recs[n:]
-	}
-	if unsure {
-		return nil, nil
-	}
-	return inserted, nil
-}
-
 // write writes rows over those that are there.
 func (r runner) write(ctx context.Context, recs []record.Record) error {
 	for len(recs) > 0 {
-		n, size := part(len(recs))
+		n, size := part(len(recs), r.db.dialect.writeSizes)
 		args := make([]any, 0, n*len(columns))
 		for _, rec := range recs[:n] {
 			args = append(args, values(rec)...)

@@ -12,16 +12,18 @@ import (
 type statement int
 
 const (
-	insert  statement = iota // rows whose keys are new
-	write                    // rows over those that are there
-	load                     // rows by their ids
-	lock                     // the same, locked
-	remove                   // rows by their ids
-	list                     // rows of a state
-	listIn                   // rows of a state and a namespace
-	count                    // rows by state
-	prune                    // rows whose retention is over
-	overdue                  // their ids, locked
+	insert     statement = iota // rows whose keys are new
+	insertTell                  // the same, which tells whose were
+	insertSame                  // the same, of one claim
+	write                       // rows over those that are there
+	load                        // rows by their ids
+	lock                        // the same, locked
+	remove                      // rows by their ids
+	list                        // rows of a state
+	listIn                      // rows of a state and a namespace
+	count                       // rows by state
+	prune                       // rows whose retention is over
+	overdue                     // their ids, locked
 	writeFirst
 	statements
 )
@@ -33,8 +35,17 @@ const (
 	largest = 1 << (sizes - 1)
 )
 
-// batched tells whether there is a statement of this kind for every size.
-func (s statement) batched() bool { return s <= remove }
+// sizesOf is for how many sizes there is a statement of this kind.
+func (d *dialect) sizesOf(which statement) int {
+	switch {
+	case which > remove, which == remove && d.removeEach:
+		return 1
+	case which == write:
+		return d.writeSizes
+	default:
+		return sizes
+	}
+}
 
 // columns of a row; the first two are its id.
 var columns = []string{
@@ -46,7 +57,15 @@ var columns = []string{
 // a waiting record is due; expires_at is when a record may be pruned. Both are
 // given and read as distances from now.
 const (
-	rowText    = "({bytes}, ?, ?, ?, ?, ?, ?, ?, {now} + ?, {now} + ?, ?, ?, ?, ?, ?, ?)"
+	rowText = "({bytes}, ?, ?, ?, ?, ?, ?, ?, {now} + ?, {now} + ?, ?, ?, ?, ?, ?, ?)"
+
+	// What new rows have in common comes first, in ?1 to ?7; rows of several claims
+	// have these, and their fingerprints, each its own.
+	newText     = " {records} (ns, owner, state, ready_at, expires_at, claim, fp, k, fence, attempt, takeovers, took_over, has_result) VALUES "
+	commonText  = "({ns}, ?2, ?3, {ready}, {now} + ?5, "
+	newRowText  = commonText + "?, ?, ?, 1, 1, 0, 0, 0)"
+	sameRowText = commonText + "?6, ?7, ?, 1, 1, 0, 0, 0)"
+
 	selectText = `SELECT ns, k, state, claim, fence, attempt, takeovers, took_over, ready_at - {now}, expires_at - {now},
 		owner, fp, reason, payload, has_result, result FROM `
 	listed   = " AND state IN (2, 4, 5)" // as the index says
@@ -58,13 +77,21 @@ const (
 func (d *dialect) text(which statement, n int) string {
 	switch which {
 	case insert:
-		return d.insertion(d.insert, n) + " " + d.ignore + " " + d.returning
+		return d.insert + newText + strings.Join(times(newRowText, n), ", ") + " " + d.ignore
+	case insertSame:
+		return d.insert + newText + strings.Join(times(sameRowText, n), ", ") + " " + d.ignore
+	case insertTell:
+		if d.returning == "" {
+			return ""
+		}
+		return d.text(insert, n) + " " + d.returning
 	case write:
 		sets := make([]string, len(columns)-2)
 		for i, col := range columns[2:] {
 			sets[i] = col + " = " + strings.ReplaceAll(d.assign, "{col}", col)
 		}
-		return d.insertion("INSERT INTO", n) + " " + d.over + " " + strings.Join(sets, ", ")
+		return "INSERT INTO {records} (" + strings.Join(columns, ", ") + ") VALUES " +
+			strings.Join(times(rowText, n), ", ") + " " + d.over + " " + strings.Join(sets, ", ")
 	case load:
 		return selectText + d.given(d.found, n)
 	case lock:
@@ -84,10 +111,6 @@ func (d *dialect) text(which statement, n int) string {
 	default:
 		return d.writeFirst
 	}
-}
-
-func (d *dialect) insertion(into string, n int) string {
-	return into + " {records} (" + strings.Join(columns, ", ") + ") VALUES " + strings.Join(times(rowText, n), ", ")
 }
 
 // given puts placeholders for n ids into text.
@@ -110,6 +133,8 @@ func (d *dialect) render(text, prefix, clock string) string {
 		"{meta}", prefix+"meta",
 		"{now}", clock,
 		"{bytes}", d.bytes,
+		"{ready}", strings.ReplaceAll(d.ready, "{now}", clock),
+		"{ns}", strings.Replace(d.bytes, "?", "?1", 1),
 	).Replace(text))
 }
 
@@ -119,9 +144,9 @@ type prepared [statements][sizes]*sql.Stmt
 
 func (p *prepared) prepare(ctx context.Context, db *sql.DB, d *dialect, cfg Config) error {
 	for which := range statements {
-		for size := range sizes {
+		for size := range d.sizesOf(which) {
 			text := d.text(which, 1<<size)
-			if text == "" || size > 0 && !which.batched() {
+			if text == "" {
 				continue
 			}
 			stmt, err := db.PrepareContext(ctx, d.render(text, cfg.Prefix, cfg.Clock))
@@ -134,8 +159,9 @@ func (p *prepared) prepare(ctx context.Context, db *sql.DB, d *dialect, cfg Conf
 	return nil
 }
 
-// part is how many of n rows the next statement takes, and its size.
-func part(n int) (rows, size int) {
+// part is how many of n rows the next statement takes, when there are this many
+// sizes, and its size.
+func part(n, sizes int) (rows, size int) {
 	size = min(bits.Len(uint(n)), sizes) - 1
 	return 1 << size, size
 }

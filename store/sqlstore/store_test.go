@@ -50,9 +50,22 @@ func TestStatements_AreFilledIn(t *testing.T) {
 				continue
 			}
 			got := d.render(text, "p_", "CLOCK")
-			if strings.ContainsAny(got, "{}") || d.numbered && strings.Contains(got, "?") {
+			if strings.ContainsAny(got, "{}") || d.places == dollars && strings.Contains(got, "?") || d.places == inOrder && strings.Contains(got, "?1") {
 				t.Errorf("%s, statement %d: %q", d.name, which, got)
 			}
+		}
+	}
+}
+
+func TestStatements_Placeholders(t *testing.T) {
+	const text = "(?1, ?2 + 1, ?, ?), (?1, ?2, ?, ?)"
+	for form, want := range map[places]string{
+		mixed:   text,
+		dollars: "($1, $2 + 1, $3, $4), ($1, $2, $5, $6)",
+		inOrder: "(?, ? + 1, ?, ?), (?, ?, ?, ?)",
+	} {
+		if got := (&dialect{places: form}).placed(text); got != want {
+			t.Errorf("%d: %s, want %s", form, got, want)
 		}
 	}
 }
@@ -60,7 +73,7 @@ func TestStatements_AreFilledIn(t *testing.T) {
 func TestStatements_OfEverySize(t *testing.T) {
 	for n := 1; n <= 3*largest; n++ {
 		for left := n; left > 0; {
-			rows, size := part(left)
+			rows, size := part(left, sizes)
 			if rows < 1 || rows > left || rows != 1<<size || size >= sizes {
 				t.Fatalf("part(%d) = %d, %d", left, rows, size)
 			}
