@@ -90,9 +90,6 @@ func (t *transaction) send(ctx context.Context) error {
 // is what an effect asks: if not, it looks at every record. Claims that are known to be new
 // are not looked at any more, so they are worth the price of a list.
 func (t *transaction) Insert(ctx context.Context, recs []record.Record) (inserted []record.ID, err error) {
-	if len(recs) == 0 {
-		return nil, nil
-	}
 	list := ""
 	if recs[0].State == oncepipe.StateClaimed {
 		list = returning

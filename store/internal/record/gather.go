@@ -40,6 +40,10 @@ type crew struct {
 // maxGathered is how many pieces of work are committed at once; a job is never split.
 const maxGathered = 1024
 
+// patience is how often in a row yielding has to bring nobody before a commit
+// begins. With 1 and several processors, one that is late by a moment is missed.
+const patience = 4
+
 // gatherer has what its callers bring committed together.
 type gatherer[T any] struct {
 	writer  chan struct{}                          // holds a token while somebody writes
@@ -91,13 +95,11 @@ func (g *gatherer[T]) len() int {
 // goroutines run for as long as that brings more: callers that were answered
 // together come back together, and without this every commit gets half of them.
 func (g *gatherer[T]) take(c *crew) []*job[T] {
-	for n := g.len(); n < maxGathered; {
+	for n, quiet := g.len(), 0; n < maxGathered && quiet < patience; quiet++ {
 		runtime.Gosched()
-		more := g.len()
-		if more == n {
-			break
+		if more := g.len(); more > n {
+			n, quiet = more, -1
 		}
-		n = more
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
