@@ -78,8 +78,9 @@ servers: $(SERVERS) ## PostgreSQL, MariaDB and Redis until Ctrl-C; prints their 
 $(SERVERS): always
 	@go build -o $@ ./integration/servers
 
-bench: ## what a hop, the guard and a parked item cost; fails above a limit
+bench: $(SERVERS) ## what a hop, the guard, a parked item and a store cost; fails above a limit
 	go run ./bench/core
+	$(SERVERS) -fsync -- go run ./bench/stores
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@dirs=$$(go list -f '{{.Dir}}' work) && for d in $$dirs; do \

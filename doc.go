@@ -35,7 +35,7 @@
 //     letter was written. What is left goes back to its source, or stands in Run's
 //     error.
 //  2. Nothing acts twice where the effect is in a database that the store holds a
-//     transaction on (store/sqlstore, Tx): one effect for each key, however many
+//     transaction on (Tx of store/sqlstore and store/pgxstore): one effect for each key, however many
 //     copies, retries, processes and kills there are.
 //  3. Where the effect is outside, Once runs the function always with the same key
 //     to hand on, and never twice at the same time, as long as it heeds its context.
@@ -60,7 +60,10 @@
 // stream.go and fanout.go (inline operators), buffer.go and queue.go (what stands
 // between stages), stage.go and worker.go (how an item runs), failure.go and
 // retry.go (what becomes of one that failed, the lane of parked items), batch.go
-// (many at once), sequence.go (order), dedup.go and guard*.go (duplicates),
-// key.go (keys), store.go (the contract), once.go and lease.go (effects outside),
-// errors.go, deadletter.go, ack.go and observe.go. docs/decisions.md says why it is as it is.
+// (many at once), sequence.go (order), dedup*.go and guard*.go (duplicates), claim.go
+// (the right to a key behind a Dedup with a store), key.go (keys), store.go (the
+// contract), stores.go (what a pipeline does for its stores), once.go and lease.go
+// (effects outside), tx.go (effects inside), errors.go, deadletter.go, letters.go and
+// redriven.go (dead letters in a store, and their way back), ack.go and observe.go.
+// docs/decisions.md says why it is as it is.
 package oncepipe

@@ -382,7 +382,7 @@ func (p *Pipeline) Stats() Stats {
 // NodeInfo describes a source, stage or Dedup of a pipeline.
 type NodeInfo struct {
 	Name string
-	Kind string   // source, dedup, stage, trystage or sink
+	Kind string   // source, dedup, stage, trystage, sink, batchstage or batchsink
 	From []string // what it reads from
 }
 
