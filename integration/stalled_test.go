@@ -29,7 +29,7 @@ func TestStalledCommitHoldsNobodyElse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = db.Close() }) // some of its connections are cut, and say so
+		t.Cleanup(func() { _ = db.Close() })  // some of its connections are cut, and say so
 		t.Cleanup(func() { between.Close() }) // what still waits ends with its connection
 		st, err := sqlstore.Open(t.Context(), db, sqlstore.Config{Dialect: b.dialect})
 		if err != nil {

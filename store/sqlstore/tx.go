@@ -26,6 +26,11 @@ import (
 // transaction. A commit that reports an error is looked up before it is believed.
 // It is safe to call again after any error.
 //
+// fn must return the errors that the database gives it, those that it may go on
+// after excepted. PostgreSQL refuses to commit what has met one; MariaDB and MySQL
+// undo a transaction that meets a deadlock, and take what fn goes on to write as
+// something outside of it.
+//
 // fn must not end its transaction, and must not call the Store or another Tx on
 // the same database: that fails at once with oncepipe.ErrInTx if it is done with
 // the context that fn is given.

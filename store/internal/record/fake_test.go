@@ -186,7 +186,9 @@ func (d *fakeDB) Prune(_ context.Context, limit int) (pruned int, err error) {
 // errRefused is what the database says when it won't do something.
 var errRefused = errors.New("refused")
 
-func (d *fakeDB) Refused(err error) bool { return errors.Is(err, errRefused) || errors.Is(err, errAgain) }
+func (d *fakeDB) Refused(err error) bool {
+	return errors.Is(err, errRefused) || errors.Is(err, errAgain)
+}
 
 func (d *fakeDB) Again(err error) bool { return errors.Is(err, errAgain) }
 
