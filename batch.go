@@ -464,7 +464,7 @@ func (b *batcher[A, B]) conclude(results []B, cut cutting, err error) {
 	var each *BatchError
 	_, panicked := err.(*PanicError)
 	switch {
-	case err == nil, !panicked && errors.As(err, &each):
+	case err == nil, !panicked && cut != always && errors.As(err, &each):
 		b.worked++
 		b.results, p.err = results, nil
 		switch {

@@ -250,7 +250,7 @@ func (d *dedup[T]) accept(it item[T]) {
 	key := d.key(it.v)
 	if key == "" {
 		d.noKey.Add(1)
-		d.p.reject(d.name, it.t, it.v, ReasonNoKey, ErrNoKey)
+		d.reject(it.t, it.v, ReasonNoKey, ErrNoKey)
 		return
 	}
 	fp := ""
@@ -274,7 +274,7 @@ func (d *dedup[T]) accept(it item[T]) {
 		it.t.settle(verdict{outcome: Returned, delay: d.opt.joinWait, err: ErrFull})
 	case metMismatch:
 		d.mismatched.Add(1)
-		d.p.reject(d.name, it.t, it.v, ReasonMismatch, ErrMismatch)
+		d.reject(it.t, it.v, ReasonMismatch, ErrMismatch)
 	}
 }
 
@@ -286,6 +286,14 @@ func (d *dedup[T]) letThrough(e *entry[T], v T) {
 	}
 	d.fresh.Add(1)
 	d.out.pass(item[T]{v, &e.ticket})
+}
+
+// reject makes a dead letter of an item that has no place behind Dedup.
+func (d *dedup[T]) reject(t *ticket, v T, reason Reason, err error) {
+	t.settle(d.p.bury(DeadLetter{
+		Stage: d.name, Namespace: d.opt.namespace, Key: t.key, Value: v, Reason: reason, Err: err,
+		Age: d.p.now() - t.scope.admitted,
+	}))
 }
 
 type met uint8

@@ -419,11 +419,7 @@ func (w *claimer[T]) busy(t *tenant[T], wait time.Duration) {
 }
 
 func (w *claimer[T]) bury(t *tenant[T], reason Reason, err error) {
-	p := w.d.p
-	t.settle(p.bury(DeadLetter{
-		Stage: w.d.name, Key: t.e.key, Value: t.v, Reason: reason, Err: err,
-		Age: p.now() - t.e.scope.admitted,
-	}))
+	w.d.reject(&t.e.ticket, t.v, reason, err)
 }
 
 func (w *claimer[T]) emit() {

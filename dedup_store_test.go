@@ -1147,3 +1147,32 @@ func TestR88_HardStopOfTwoStores(t *testing.T) {
 		}
 	})
 }
+
+// An item whose claim is lost is no fault of the others in its batch, also where
+// the function has an error for each of them.
+func TestLostLeaseInABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newFaulty()
+		r := newRig(t)
+		calls := 0
+		oncepipe.BatchSink(r.dedup(oncepipe.WithStore(a)), "work", func(ctx context.Context, ms []brokerMsg) error {
+			if calls++; calls > 1 {
+				return nil
+			}
+			if _, err := a.Store.Forget(ctx, []oncepipe.RecordID{inStore("a")}, true); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			errs := make([]error, len(ms))
+			for i := range errs {
+				errs[i] = ctx.Err()
+			}
+			return &oncepipe.BatchError{Errs: errs}
+		}, oncepipe.BatchSize(4), oncepipe.BatchWait(time.Second))
+		r.run("a", "b", "c", "d")
+		r.wantOutcomes("a", returned)
+		for _, key := range []string{"b", "c", "d"} {
+			r.wantOutcomes(key, done)
+		}
+	})
+}

@@ -184,6 +184,14 @@ func judge(err error) judgement {
 	return j
 }
 
+// IsWholeBatch tells whether err is of a batch as a whole, so that to run a part
+// of it is of no use: it bears WholeBatch, RetryAfter or Snooze, or is ErrLeaseLost.
+// For implementations of TxBatch.
+func IsWholeBatch(err error) bool {
+	kind := judge(err).kind
+	return isWholeBatch(err) || kind == markSnooze || kind == markRetryAfter || errors.Is(err, ErrLeaseLost)
+}
+
 func isWholeBatch(err error) bool {
 	var m *mark
 	return errors.As(err, &m) && m.kind == markWholeBatch

@@ -122,3 +122,9 @@ func ExampleNewClaimID() {
 	// Output:
 	// 32 false
 }
+
+func ExampleIsWholeBatch() {
+	down := errors.New("connection refused")
+	fmt.Println(oncepipe.IsWholeBatch(oncepipe.WholeBatch(down)), oncepipe.IsWholeBatch(down))
+	// Output: true false
+}

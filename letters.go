@@ -26,10 +26,14 @@ import (
 //     content key, so that two items of the same content are one letter.
 //   - The record is unknown and has no payload: in Key(l.Namespace, l.Stage,
 //     "unknown"). One that has a payload is listed as it is and stays so.
+//   - The record is completed, or waits out a time: in Key(l.Namespace, l.Stage,
+//     "completed") or "waiting". To send the item back would not end: what made a
+//     letter of it, such as ErrNoResult, would do so again.
+//
+// Letters are records like others: after the store's retention they are pruned.
 //
 // An error means that nothing was kept, and so the item goes back to its source:
-// ErrBusy when another process acts on the key, or has put it off; or the key is
-// done by now, which the next delivery will find; or the store's error. A value
+// ErrBusy when another process acts on the key, or the store's error. A value
 // that encode has an error for doesn't come back for ever: its letter is kept
 // without payload, and its reason has the beginning of the value as text.
 func DeadLettersIn(st Store, encode func(l DeadLetter) ([]byte, error)) func(context.Context, DeadLetter) error {
@@ -55,8 +59,12 @@ func (k *letterKeeper) keep(ctx context.Context, l DeadLetter) error {
 	}
 	id := letterID(l, payload)
 	status, err := k.write(ctx, id, reason, payload)
-	if err == nil && status == ClaimUnknown {
-		return k.beside(ctx, l, id, reason, payload)
+	switch {
+	case err != nil:
+	case status == ClaimUnknown:
+		return k.besideUnknown(ctx, l, id, reason, payload)
+	case status == ClaimCompleted, status == ClaimWaiting:
+		return k.beside(ctx, l, status.String(), reason, payload)
 	}
 	return letterError(id, status, err)
 }
@@ -70,9 +78,9 @@ func (k *letterKeeper) write(ctx context.Context, id RecordID, reason string, pa
 	return status, err
 }
 
-// beside keeps the letter of a key whose record is unknown: only a person may
-// change that one.
-func (k *letterKeeper) beside(ctx context.Context, l DeadLetter, id RecordID, reason string, payload []byte) error {
+// besideUnknown keeps the letter of a key whose record is unknown: only a person
+// may change that one.
+func (k *letterKeeper) besideUnknown(ctx context.Context, l DeadLetter, id RecordID, reason string, payload []byte) error {
 	recs, err := k.st.Lookup(ctx, []RecordID{id})
 	if err != nil {
 		return letterError(id, ClaimUnknown, err)
@@ -80,7 +88,12 @@ func (k *letterKeeper) beside(ctx context.Context, l DeadLetter, id RecordID, re
 	if len(recs[0].Payload) > 0 || len(payload) == 0 {
 		return nil
 	}
-	id = RecordID{Namespace: Key(l.records(), l.Stage, "unknown"), Key: l.Key}
+	return k.beside(ctx, l, "unknown", reason, payload)
+}
+
+// beside keeps a letter next to the key's record, which stays as it is.
+func (k *letterKeeper) beside(ctx context.Context, l DeadLetter, why, reason string, payload []byte) error {
+	id := RecordID{Namespace: Key(l.records(), l.Stage, why), Key: l.Key}
 	status, err := k.write(ctx, id, reason, payload)
 	return letterError(id, status, err)
 }

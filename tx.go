@@ -16,6 +16,9 @@ type TxConfig[A, B any] struct {
 	// who come at the same time, one after the other, so that one commit serves all.
 	// When one of them fails the transaction is undone and each runs again by itself.
 	// A function that leaves an error of the database unreported must not share,
-	// since in PostgreSQL it spoils the others' transaction. Batches never share.
+	// since in PostgreSQL it spoils the others' transaction. When the caller's context
+	// ends, the call returns, and a function that has begun may go on for the
+	// moment that it takes to heed that; so it must not write to what the caller may
+	// use again. Batches never share.
 	Shared bool
 }

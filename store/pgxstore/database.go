@@ -34,7 +34,7 @@ var metAnother = []string{"40001", "40P01", "55P03"}
 // Refused implements record.Database.
 func (d *database) Refused(err error) bool {
 	var said *pgconn.PgError
-	return errors.As(err, &said)
+	return errors.As(err, &said) || errors.Is(err, pgx.ErrTxCommitRollback)
 }
 
 // Again implements record.Database.

@@ -195,9 +195,21 @@ func (t *transaction) end(ctx context.Context) {
 // is somebody else's.
 type lent struct{ pgx.Tx }
 
-var errCommit = errors.New("pgxstore: the store commits this transaction, not the function that is given it")
+var (
+	errCommit   = errors.New("pgxstore: the store commits this transaction, not the function that is given it")
+	errRollback = errors.New("pgxstore: return an error to undo this transaction; the store does it")
+)
 
 func (l *lent) Commit(context.Context) error { return errCommit }
+
+// Rollback does nothing but refuse, so that a deferred one, as one writes it where
+// one has begun a transaction, does no harm.
+func (l *lent) Rollback(context.Context) error {
+	if l.Tx == closedTx {
+		return pgx.ErrTxClosed
+	}
+	return errRollback
+}
 
 // closedTx answers everything with pgx.ErrTxClosed.
 var closedTx = func() pgx.Tx {

@@ -38,10 +38,11 @@ type Effect[N any] struct {
 // effect is an Effect under way.
 type effect[N any] struct {
 	Effect[N]
-	ctx   context.Context // of its caller
-	ids   []ID
-	first []int // the first place with the same id
-	out   []Outcome
+	ctx    context.Context // of its caller
+	ids    []ID
+	first  []int      // the first place with the same id
+	owners []place[N] // of the items, where they are several effects'
+	out    []Outcome
 }
 
 func (c *Core[N]) newEffect(ctx context.Context, e Effect[N]) *effect[N] {
@@ -100,9 +101,9 @@ func (c *Core[N]) Once(ctx context.Context, e Effect[N]) []Outcome {
 	f := c.newEffect(ctx, e)
 	places := f.places()
 	if err := c.ready(ctx); err != nil {
-		f.fail(places, c.stepError(f, err))
+		c.refuse(f, places, err)
 	} else if unlock, err := c.lockEffects(ctx); err != nil {
-		f.fail(places, c.stepError(f, err))
+		c.refuse(f, places, err)
 	} else {
 		defer unlock()
 		c.settle(ctx, f, places)
@@ -111,8 +112,15 @@ func (c *Core[N]) Once(ctx context.Context, e Effect[N]) []Outcome {
 	return f.out
 }
 
-func (c *Core[N]) stepError(f *effect[N], err error) error {
-	return fmt.Errorf("%s: step %q: %w", c.cfg.Name, f.Step, err)
+// refuse gives items an error that is not the function's own.
+func (c *Core[N]) refuse(f *effect[N], places []int, err error) {
+	for _, i := range places {
+		step := f.Step
+		if f.owners != nil {
+			step = f.owners[i].effect.Step
+		}
+		f.out[i] = Outcome{Err: fmt.Errorf("%s: step %q: %w", c.cfg.Name, step, err)}
+	}
 }
 
 // lockEffects takes the writer's token where there can be but one.
@@ -137,12 +145,12 @@ func (c *Core[N]) settle(ctx context.Context, f *effect[N], places []int) {
 	err := t.try()
 	switch {
 	case err == nil, errors.Is(err, errNothingNew):
-	case !t.failed:
-		f.fail(t.open(), c.stepError(f, because(ctx, err)))
-	case len(t.fresh) == 1 || ctx.Err() != nil || c.again(err):
+	case t.decided && len(t.fresh) > 1 && ctx.Err() == nil && (t.failed && !c.again(err) && !oncepipe.IsWholeBatch(err) || !t.failed && c.refusedBy(err)):
+		c.settleParts(ctx, f, t.fresh, err)
+	case t.failed:
 		f.fail(t.fresh, err)
 	default:
-		c.settleParts(ctx, f, t.fresh, err)
+		c.refuse(f, t.open(), because(ctx, err))
 	}
 }
 
@@ -267,7 +275,7 @@ func (t *trial[N]) sift(tx Tx[N]) error {
 				continue
 			}
 			if err != nil {
-				t.out[i] = Outcome{Err: t.core.stepError(t.effect, err)}
+				t.core.refuse(t.effect, []int{i}, err)
 				continue
 			}
 			taken = append(taken, r)

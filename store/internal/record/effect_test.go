@@ -351,3 +351,126 @@ type ghostDB struct{ *fakeDB }
 func (d ghostDB) TransactWith(ctx context.Context, _ []record.Record, f func(record.Tx[*fakeTx], []record.ID) error) error {
 	return d.fakeDB.TransactWith(ctx, nil, f)
 }
+
+// What is said of the whole batch is not looked for in its parts.
+func TestTxBatch_HeedsMarks(t *testing.T) {
+	boom := errors.New("boom")
+	for name, fault := range map[string]error{
+		"whole": oncepipe.WholeBatch(boom), "snooze": oncepipe.Snooze(time.Second),
+		"retry after": oncepipe.RetryAfter(time.Second, boom), "lease": oncepipe.ErrLeaseLost,
+	} {
+		calls := 0
+		do := record.TxBatchFunc(newStore(newFakeDB(), true).Core, "step", oncepipe.TxConfig[string, string]{},
+			func(context.Context, *fakeTx, []string) ([]string, error) { calls++; return nil, fault })
+		keys := []string{"a", "b", "c", "d"}
+		_, err := do(keyed(t, keys...), keys)
+		var each *oncepipe.BatchError
+		if !errors.As(err, &each) || slices.Contains(each.Errs, nil) || calls != 1 {
+			t.Errorf("%s: %d calls, %v", name, calls, err)
+		}
+	}
+}
+
+// A poison item that only the commit refuses stands alone in the end, too.
+func TestTxBatch_BisectsWhatTheCommitRefuses(t *testing.T) {
+	d := newFakeDB()
+	d.commit = func() (before, after error) {
+		if slices.Contains(d.effects, "bad") {
+			return errRefused, nil
+		}
+		return nil, nil
+	}
+	keys := []string{"a", "b", "bad", "c"}
+	_, err := batchOf(newStore(d, true), oncepipe.TxConfig[string, string]{}, write)(keyed(t, keys...), keys)
+	var each *oncepipe.BatchError
+	if !errors.As(err, &each) {
+		t.Fatal(err)
+	}
+	for i, err := range each.Errs {
+		if (err != nil) != (keys[i] == "bad") {
+			t.Errorf("%s: %v", keys[i], err)
+		}
+	}
+	if fmt.Sprint(d.effects) != "[a b c]" {
+		t.Errorf("effects %v", d.effects)
+	}
+}
+
+type unencodable struct{}
+
+func (unencodable) MarshalJSON() ([]byte, error) { panic("no json") }
+
+// A done effect doesn't fail for its result, and a replay has none.
+func TestTx_ResultThatPanics(t *testing.T) {
+	d := newFakeDB()
+	do := record.TxFunc(newStore(d, true).Core, "step", oncepipe.TxConfig[string, unencodable]{},
+		func(_ context.Context, tx *fakeTx, v string) (unencodable, error) {
+			tx.write(v)
+			return unencodable{}, nil
+		})
+	ctx := oncepipe.WithKey(t.Context(), "k")
+	if _, err := do(ctx, "k"); err != nil || len(d.effects) != 1 {
+		t.Errorf("%v, effects %v", err, d.effects)
+	}
+	if _, err := do(ctx, "k"); !errors.Is(err, oncepipe.ErrNoResult) || len(d.effects) != 1 {
+		t.Errorf("again: %v, effects %v", err, d.effects)
+	}
+}
+
+// An error names the step that it is about, whoever made the transaction.
+func TestShared_ErrorsNameTheirStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeDB()
+		st := newStore(d, true)
+		claimed := claims("x")
+		claimed[0].RecordID = oncepipe.RecordID{Namespace: "step1", Key: "k"}
+		if _, err := st.Claim(t.Context(), claimed); err != nil {
+			t.Fatal(err)
+		}
+		whileBusy(t, d, st, 2, func(i int) {
+			step := fmt.Sprint("step", i)
+			do := record.TxFunc(st.Core, step, oncepipe.TxConfig[string, string]{Shared: true}, write)
+			_, err := do(oncepipe.WithKey(t.Context(), "k"), "k")
+			if (err != nil) != (i == 1) || err != nil && !strings.Contains(err.Error(), step) {
+				t.Errorf("%s: %v", step, err)
+			}
+		})
+	})
+}
+
+// A caller who has gone before his function's turn has no effect.
+func TestShared_NobodyRunsForWhoHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeDB()
+		st := newStore(d, true)
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan struct{})
+		waited := false
+		do := record.TxFunc(st.Core, "step", oncepipe.TxConfig[string, string]{Shared: true},
+			func(_ context.Context, tx *fakeTx, v string) (string, error) {
+				if v == "a" && !waited { // its turn comes before that of the one who goes
+					waited = true
+					cancel()
+					<-left
+				}
+				tx.write(v)
+				return v, nil
+			})
+		whileBusy(t, d, st, 2, func(i int) {
+			key := []string{"a", "z"}[i]
+			if i == 0 {
+				if _, err := do(oncepipe.WithKey(t.Context(), key), key); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if _, err := do(oncepipe.WithKey(ctx, key), key); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			close(left)
+		})
+		if fmt.Sprint(d.effects) != "[first a]" {
+			t.Errorf("effects %v", d.effects)
+		}
+	})
+}

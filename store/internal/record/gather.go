@@ -21,10 +21,17 @@ type job[T any] struct {
 	done chan struct{} // closed when err is set
 	err  error
 	crew *crew // that commits it; guarded by gatherer.mu
-	gone bool  // its caller doesn't wait any more; guarded by gatherer.mu
+	gone bool  // its caller doesn't wait any more, or is answered; guarded by gatherer.mu
 }
 
-func (j *job[T]) finish(err error) {
+// finish answers the job's caller, for whom its crew works no longer.
+func (g *gatherer[T]) finish(j *job[T], err error) {
+	g.mu.Lock()
+	if !j.gone {
+		j.gone = true
+		j.crew.waiting--
+	}
+	g.mu.Unlock()
 	j.err = err
 	close(j.done)
 }
@@ -65,6 +72,9 @@ func (g *gatherer[T]) put(j *job[T]) {
 func (g *gatherer[T]) leave(j *job[T]) (last bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if j.gone { // answered in this moment
+		return false
+	}
 	j.gone = true
 	if j.crew == nil {
 		if i := slices.Index(g.jobs, j); i >= 0 {
@@ -165,7 +175,7 @@ func (g *gatherer[T]) run(ctx context.Context, end context.CancelFunc, jobs []*j
 		<-g.writer
 		if r := recover(); r != nil { // a driver's; each caller hears of it in his own goroutine
 			for _, j := range open {
-				j.finish(fmt.Errorf("panic in a commit: %v\n%s", r, debug.Stack()))
+				g.finish(j, fmt.Errorf("panic in a commit: %v\n%s", r, debug.Stack()))
 			}
 		}
 	}()
@@ -185,7 +195,7 @@ func (g *gatherer[T]) run(ctx context.Context, end context.CancelFunc, jobs []*j
 			err = g.commit(ctx, j.work)
 		}
 		open = open[1:]
-		j.finish(err)
+		g.finish(j, err)
 	}
 }
 

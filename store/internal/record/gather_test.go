@@ -373,3 +373,42 @@ func TestGather_TryingAgainEndsWithTheContext(t *testing.T) {
 		}
 	})
 }
+
+// One caller of a refused commit is answered, the next one alone meets a database
+// that hangs, and goes: his commit ends with him and gives the writer's token back.
+func TestGather_LastOfTheLonelyGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, d, free := busy(t)
+		blocked := d.introduce
+		d.introduce = func(ctx context.Context, recs []record.Record) error {
+			switch {
+			case len(recs) == 2:
+				return errRefused
+			case recs[0].Key == "b":
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return blocked(ctx, recs)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := st.Claim(t.Context(), claims("a")); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := st.Claim(ctx, claims("b")); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		free()
+		wg.Wait()
+		if _, err := st.Claim(t.Context(), claims("c")); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // errAlone sends callers away to act by themselves: nobody shares their
@@ -20,11 +21,10 @@ func (c *Core[N]) OnceShared(ctx context.Context, e Effect[N]) []Outcome {
 	case errors.Is(err, errAlone):
 		return c.Once(ctx, e)
 	case err != nil: // perhaps somebody is still writing to f
-		failed := make([]Outcome, len(e.IDs))
-		for i := range failed {
-			failed[i].Err = c.stepError(f, err)
-		}
-		return failed
+		failed := c.newEffect(ctx, e)
+		c.refuse(failed, failed.places(), err)
+		failed.repeat()
+		return failed.out
 	}
 	f.repeat()
 	return f.out
@@ -32,11 +32,13 @@ func (c *Core[N]) OnceShared(ctx context.Context, e Effect[N]) []Outcome {
 
 // commitEffects makes the effects of several callers happen in one transaction.
 func (c *Core[N]) commitEffects(ctx context.Context, effects []*effect[N]) error {
-	if len(effects) == 1 {
+	effects = slices.DeleteFunc(slices.Clone(effects), func(f *effect[N]) bool { return f.ctx.Err() != nil })
+	if len(effects) < 2 {
 		return errAlone
 	}
 	all, owners := c.joined(effects)
 	f := c.newEffect(ctx, all)
+	f.owners = owners
 	t := &trial[N]{effect: f, core: c, ctx: ctx, places: f.places()}
 	err := t.try()
 	switch {
@@ -78,6 +80,9 @@ func (c *Core[N]) joined(effects []*effect[N]) (Effect[N], []place[N]) {
 			defer func() { _ = recover() }() // it comes again when its owner acts alone
 			for _, i := range items {
 				o := owners[i]
+				if o.effect.ctx.Err() != nil { // he has gone, and his function is not to run
+					return
+				}
 				own, failed := o.effect.Run(inTx(o.effect.ctx, c.identity()), tx, []int{o.place})
 				if failed != nil {
 					err = failed

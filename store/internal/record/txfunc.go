@@ -32,8 +32,19 @@ func (c codec[A, B]) result(b B) Result {
 	if c.none {
 		return Result{}
 	}
-	data, err := c.Encode(b)
+	var data []byte
+	err := protect(func() (err error) { data, err = c.Encode(b); return err })
 	return Result{data, err == nil}
+}
+
+// protect returns a panic of fn as an error.
+func protect(fn func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return fn()
 }
 
 func (c codec[A, B]) fingerprint(a A) string {
@@ -51,7 +62,7 @@ func (c codec[A, B]) decode(r Result) (b B, err error) {
 	case !r.Has:
 		return b, fmt.Errorf("%w: none is recorded", oncepipe.ErrNoResult)
 	}
-	if b, err = c.Decode(r.Bytes); err != nil {
+	if err = protect(func() (err error) { b, err = c.Decode(r.Bytes); return err }); err != nil {
 		var zero B
 		return zero, fmt.Errorf("%w: %w", oncepipe.ErrNoResult, err)
 	}
