@@ -365,13 +365,13 @@ func TestLettersOfWhatIsDone(t *testing.T) {
 		s := newLetterStore()
 		r := newRig(t, func(c *oncepipe.Config) { c.DeadLetters = oncepipe.DeadLettersIn(s, nil) })
 		r.b.redeliver = true
-		oncepipe.Discard(oncepipe.Stage(r.in, "work", oncepipe.Once(s, "work", func(context.Context, brokerMsg) (func(), error) {
+		oncepipe.Discard(oncepipe.Stage(r.in, "print", oncepipe.Once(s, "print", func(context.Context, brokerMsg) (func(), error) {
 			return nil, nil
 		})))
 		r.run("k", "k")
 		r.wantOutcomes("k", done, dead)
-		s.recordIn(t, "rig/work", "k", completed)
-		s.recordIn(t, "rig/work/completed", "k", failed)
+		s.recordIn(t, "rig/print", "k", completed)
+		s.recordIn(t, "rig/print/completed", "k", failed)
 	})
 }
 

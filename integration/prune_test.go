@@ -35,9 +35,10 @@ func TestR65_PruneBesideClaims(t *testing.T) {
 	forBackends(t, backends, func(t *testing.T, b backend) {
 		const old = 20_000
 		p := b.place(t)
-		st := openStore(t, p.open(t, 0), sqlstore.Config{Dialect: b.dialect, Retention: time.Millisecond})
+		advance := p.clocked(t)
+		st := openStore(t, p.open(t, 0), sqlstore.Config{Dialect: b.dialect, Retention: time.Hour, Clock: testClock})
 		overdue(t, st, old)
-		time.Sleep(10 * time.Millisecond) // real: the database's clock judges
+		advance(2 * time.Hour)
 		pruned := make(chan int)
 		begun := time.Now()
 		go func() {
@@ -79,9 +80,10 @@ func TestR65_PruneSkipsWhatIsLocked(t *testing.T) {
 	forBackends(t, servedBackends(), func(t *testing.T, b backend) {
 		p := b.place(t)
 		db := p.open(t, 0)
-		st := openStore(t, db, sqlstore.Config{Dialect: b.dialect, Retention: time.Millisecond})
+		advance := p.clocked(t)
+		st := openStore(t, db, sqlstore.Config{Dialect: b.dialect, Retention: time.Hour, Clock: testClock})
 		overdue(t, st, 10)
-		time.Sleep(10 * time.Millisecond) // real: the database's clock judges
+		advance(2 * time.Hour)
 		tx, err := db.BeginTx(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
