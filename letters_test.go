@@ -364,7 +364,6 @@ func TestLettersOfWhatIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLetterStore()
 		r := newRig(t, func(c *oncepipe.Config) { c.DeadLetters = oncepipe.DeadLettersIn(s, nil) })
-		r.b.redeliver = true
 		oncepipe.Discard(oncepipe.Stage(r.in, "print", oncepipe.Once(s, "print", func(context.Context, brokerMsg) (func(), error) {
 			return nil, nil
 		})))
