@@ -1,0 +1,161 @@
+package oncetest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// explorer looks for a schedule that shows a fault.
+type explorer struct {
+	lab
+	faults    Faults
+	schedules int
+	messages  int
+	seed      uint64
+	tried     int
+}
+
+func (x *explorer) defaults() {
+	if x.faults == 0 {
+		x.faults = AllFaults
+	}
+	if x.schedules == 0 {
+		x.schedules = DefaultSchedules
+		if testing.Testing() && testing.Short() {
+			x.schedules /= 5
+		}
+	}
+	x.watch = new(watch)
+	if x.messages == 0 {
+		x.messages = 2
+	}
+	if x.timeout == 0 {
+		x.timeout = 10 * time.Second
+		if x.realTime {
+			x.timeout = 100 * time.Millisecond
+		}
+	}
+	if x.redelivery == 0 {
+		x.redelivery = time.Minute
+		if x.realTime {
+			x.redelivery = 200 * time.Millisecond
+		}
+	}
+}
+
+// explore tries schedules in the order of how many faults they have, so that
+// the first one that fails is a short one. All with one fault come before those
+// with two, which are mixed with random ones that have more.
+func (x *explorer) explore() error {
+	none := schedule{messages: x.messages}
+	out, err := x.try(none)
+	if err != nil || out.fail != nil {
+		return x.report(none, out, err)
+	}
+	steps := len(out.steps)
+	var two []schedule
+	for _, s := range none.next(x.faults, out.steps) {
+		if x.tried >= x.schedules {
+			return nil
+		}
+		out, err := x.try(s)
+		if err != nil || out.fail != nil {
+			return x.report(s, out, err)
+		}
+		two = append(two, s.next(x.faults, out.steps)...)
+	}
+	rnd := rand.New(rand.NewPCG(x.seed, 0))
+	rnd.Shuffle(len(two), func(i, j int) { two[i], two[j] = two[j], two[i] })
+	for x.tried < x.schedules {
+		s := randomSchedule(rnd, x.faults, x.messages, steps)
+		if len(two) > 0 && x.tried%4 != 0 {
+			s, two = two[0], two[1:]
+		}
+		out, err := x.try(s)
+		if err != nil || out.fail != nil {
+			return x.report(s, out, err)
+		}
+	}
+	return nil
+}
+
+// replay runs one schedule, as it is.
+func (x *explorer) replay(s schedule) error {
+	x.trace = true
+	out, err := x.try(s)
+	if err != nil || out.fail == nil {
+		return err
+	}
+	return out.fail
+}
+
+// report looks for the simplest schedule that fails like s, and tells its story.
+func (x *explorer) report(s schedule, out outcome, err error) error {
+	if err != nil {
+		return err
+	}
+	tried := x.tried
+	for budget := 300; budget > 0; {
+		smaller := s.smaller()
+		found := false
+		for _, c := range smaller {
+			budget--
+			o, err := x.try(c)
+			if err == nil && o.fail != nil {
+				s, out, found = c, o, true
+				break
+			}
+			if budget == 0 {
+				break
+			}
+		}
+		if !found {
+			break
+		}
+	}
+	x.trace = true
+	if told, err := x.try(s); err == nil && told.fail != nil {
+		out = told
+	}
+	out.fail.Tried = tried
+	return out.fail
+}
+
+// try runs a schedule. Where the program leaves goroutines that nothing can
+// wake any more, these stay.
+func (x *explorer) try(s schedule) (out outcome, err error) {
+	x.tried++
+	type answer struct {
+		outcome
+		err error
+	}
+	answers, ended := make(chan answer, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		a := answer{err: errors.New("oncetest: the program ended the simulation's goroutine")}
+		defer func() { answers <- a }()
+		work := func() {
+			out := x.simulate(s)
+			answers <- answer{outcome: out}
+		}
+		if x.realTime {
+			work()
+			return
+		}
+		if err := bubble(work); err != nil {
+			a.err = fmt.Errorf("schedule %s: %w", s, err)
+		}
+	}()
+	a := <-answers
+	// A bubble ends at once, or never: then what its goroutines wait for is gone.
+	wait := time.NewTimer(time.Second)
+	defer wait.Stop()
+	select {
+	case <-ended:
+	case <-wait.C:
+	}
+	return a.outcome, a.err
+}
