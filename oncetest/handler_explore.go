@@ -28,7 +28,7 @@ func (x *explorer) defaults() {
 			x.schedules /= 5
 		}
 	}
-	x.watch = new(watch)
+	x.watch = newWatch()
 	if x.messages == 0 {
 		x.messages = 2
 	}
@@ -151,7 +151,11 @@ func (x *explorer) try(s schedule) (out outcome, err error) {
 	}()
 	a := <-answers
 	// A bubble ends at once, or never: then what its goroutines wait for is gone.
-	wait := time.NewTimer(time.Second)
+	patient := time.Second
+	if a.fail != nil {
+		patient = 20 * time.Millisecond
+	}
+	wait := time.NewTimer(patient)
 	defer wait.Stop()
 	select {
 	case <-ended:

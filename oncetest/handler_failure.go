@@ -71,3 +71,21 @@ func (s *story) alone(text string) {
 	s.lines = append(s.lines, text)
 	s.writer = nil
 }
+
+// told is the story with lines that say the same as the one before counted only.
+func (s *story) told() []string {
+	var list []string
+	for i := 0; i < len(s.lines); {
+		same := 1
+		for i+same < len(s.lines) && s.lines[i+same] == s.lines[i] {
+			same++
+		}
+		line := s.lines[i]
+		if same > 1 {
+			line += fmt.Sprintf(" (%d times)", same)
+		}
+		list = append(list, line)
+		i += same
+	}
+	return list
+}

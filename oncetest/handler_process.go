@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync/atomic"
 
@@ -16,10 +17,26 @@ var ErrInjected = errors.New("injected failure")
 // World is what outlives a process: the time of one schedule.
 type World struct {
 	cleanups cleanups
+	dir      string
 }
 
 // Cleanup calls f when the schedule is over, the last one first.
 func (w *World) Cleanup(f func()) { w.cleanups.add(f) }
+
+// Dir is a directory for what outlives the processes, the same at every call. It
+// is removed when the schedule is over, after the cleanups of what was made in
+// it. It panics where none can be made.
+func (w *World) Dir() string {
+	if w.dir == "" {
+		dir, err := os.MkdirTemp("", "oncetest")
+		if err != nil {
+			panic(fmt.Errorf("oncetest: making the world's directory: %w", err))
+		}
+		w.dir = dir
+		w.Cleanup(func() { _ = os.RemoveAll(dir) }) // the system removes what is left there
+	}
+	return w.dir
+}
 
 // Process is one start of the program under test, from its beginning to its
 // end, which may be a kill. A Program's Start makes all that the program

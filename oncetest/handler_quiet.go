@@ -3,10 +3,35 @@ package oncetest
 import (
 	"bytes"
 	"runtime"
+	"runtime/metrics"
 )
 
-// watch looks at goroutines. Its buffer serves all looks.
-type watch struct{ buf []byte }
+// watch looks at goroutines. What it needs for that serves all looks.
+type watch struct {
+	buf    []byte
+	counts []metrics.Sample
+}
+
+func newWatch() *watch {
+	return &watch{counts: []metrics.Sample{
+		{Name: "/sched/goroutines/running:goroutines"},
+		{Name: "/sched/goroutines/runnable:goroutines"},
+		{Name: "/sched/goroutines/not-in-go:goroutines"},
+	}}
+}
+
+// busy reports, at a hundredth of what quiet costs, whether some goroutine but the
+// caller is at work, of whatever bubble. It is no more than a guess.
+func (w *watch) busy() bool {
+	metrics.Read(w.counts)
+	n := uint64(0)
+	for _, c := range w.counts {
+		if c.Value.Kind() == metrics.KindUint64 {
+			n += c.Value.Uint64()
+		}
+	}
+	return n > 1
+}
 
 // quiet reports whether no goroutine of the caller's bubble but the caller can
 // go on by itself. synctest.Wait doesn't serve here: it waits for goroutines that wait

@@ -29,6 +29,8 @@ type run struct {
 	void    bool        // the broker has taken the message back: what becomes of the run is not heard
 	acked   atomic.Bool // by Process.Ack
 	ctx     context.Context
+
+	deadline time.Duration // of ctx, since the schedule began
 }
 
 // opening begins a line of the story about r.

@@ -1,0 +1,229 @@
+package oncetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/oncepipe/oncepipe"
+)
+
+// The simulation as a broker: it delivers, takes acknowledgements, delivers again,
+// and looks at what the messages have brought about.
+
+// delivered lists the messages that were delivered.
+func (s *sim) delivered() []int {
+	var ids []int
+	for id := range s.copies {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// repeat waits for the next repetition, or for a sign of life.
+func (s *sim) repeat() {
+	next := s.later[0]
+	if wait := next.due - s.now(); wait > 0 && s.pass(wait, true) {
+		return
+	}
+	s.later = s.later[1:]
+	s.queue = append(s.queue, next)
+}
+
+// sendAt sends a copy of a message to an instance.
+func (s *sim) sendAt(instance, id int) {
+	d := &delivery{id: id}
+	s.instance[d] = instance
+	s.urgent = append(s.urgent, d)
+}
+
+// settle acknowledges the message of an act, unless the broker has taken it back.
+func (s *sim) settle(a *act) {
+	r := a.run
+	s.says(a, "ack")
+	if !r.void {
+		r.settled = true
+	}
+	r.acked.Store(true)
+	if n, ok := s.count(r.id); ok && n == 0 {
+		s.blame(Lost, r.name+" is acknowledged, and its effect is not there")
+	}
+	s.tell(a, verdict{})
+	s.await()
+}
+
+// again lets a delivery come again.
+func (s *sim) again(d *delivery, err error) {
+	d.err = err
+	d.repeated++
+	if limit := 10 + 2*len(s.plan.events); d.repeated > limit {
+		s.blame(Unsettled, fmt.Sprintf("%s was delivered %d times, and the last time: %v", s.program.name(d.id), d.repeated, err))
+		return
+	}
+	d.due = s.now() + s.redelivery
+	s.later = append(s.later, d)
+}
+
+// pending lists the runs whose time-out is still to come.
+func (s *sim) pending() []*run {
+	var list []*run
+	for _, p := range s.processes {
+		for r := range p.runs {
+			if !r.void && !r.settled {
+				list = append(list, r)
+			}
+		}
+	}
+	return list
+}
+
+// takeBack is what a broker does whose message was not acknowledged in time.
+func (s *sim) takeBack(r *run) {
+	r.void = true
+	s.again(r.delivery, context.DeadlineExceeded)
+}
+
+// hear takes note of a signal.
+func (s *sim) hear(sig signal) {
+	if sig.act != nil {
+		delete(s.going, sig.act.who())
+	}
+	delete(s.going, sig.ended)
+	switch a := sig.act; {
+	case sig.aside:
+		delete(s.going, aside{})
+		s.active--
+	case sig.ended != nil:
+		s.ended(sig)
+	case a.process.dead.Load():
+		s.tell(a, verdict{kill: true})
+	case a.enter, a.leave:
+		s.enter(a)
+		s.tell(a, verdict{})
+	case a.reply:
+		s.reply(a)
+		s.tell(a, verdict{})
+	default:
+		s.ready = append(s.ready, a)
+	}
+}
+
+func (s *sim) enter(a *act) {
+	r := s.runOf(a)
+	other := s.inside[r.id]
+	switch {
+	case a.leave:
+		if other == r {
+			delete(s.inside, r.id)
+		}
+		return
+	case other != nil && other != r && other.ctx.Err() == nil && !other.process.dead.Load():
+		s.story.says(r, "goes to work, too")
+		s.blame(Together, "two are at work on "+r.name+" at once")
+	}
+	s.inside[r.id] = r
+}
+
+func (s *sim) reply(a *act) {
+	r := s.runOf(a)
+	if first := s.replies[r.id]; first == nil {
+		s.replies[r.id] = &a.value
+	} else if !reflect.DeepEqual(*first, a.value) {
+		s.story.says(r, "answers differently")
+		s.blame(Differs, fmt.Sprintf("%s was answered with %v, and then with %v", r.name, *first, a.value))
+	}
+}
+
+// ended settles the delivery of a run that is over.
+func (s *sim) ended(sig signal) {
+	r := sig.ended
+	if r.process.dead.Load() {
+		s.ghosts--
+		return
+	}
+	s.active--
+	delete(r.process.runs, r)
+	if s.inside[r.id] == r {
+		delete(s.inside, r.id)
+	}
+	switch {
+	case r.void, r.settled:
+	case sig.how == returned && oncepipe.IsPermanent(sig.err):
+		s.story.says(r, fmt.Sprintf("gives up: %.80v", sig.err))
+		r.settled, s.dead[r.id] = true, true
+		if s.fired == 0 {
+			s.blame(GivenUp, fmt.Sprintf("%s is given up though nothing has failed: %v", r.name, sig.err))
+		}
+	case sig.how == returned:
+		s.story.says(r, fmt.Sprintf("returns %.80q", fmt.Sprint(sig.err)))
+		s.again(r.delivery, sig.err)
+	default:
+		if sig.err == nil {
+			sig.err = errors.New("the goroutine has ended")
+		}
+		s.story.says(r, fmt.Sprintf("ends with %.80v", sig.err))
+		if s.fired == 0 {
+			s.blame(Panicked, fmt.Sprintf("the handler of %s does not return: %v", r.name, sig.err))
+		}
+		s.again(r.delivery, sig.err)
+	}
+	s.look(r.id)
+}
+
+// look checks that a message has no more effects than it may have.
+func (s *sim) look(id int) {
+	n, ok := s.count(id)
+	if !ok {
+		return
+	}
+	if n != s.effects[id] {
+		s.effects[id] = n
+		s.story.remark(effectsAre(n))
+	}
+	if n > 1 {
+		s.blame(Twice, fmt.Sprintf("%s has %d effects", s.program.name(id), n))
+	}
+}
+
+func effectsAre(n int) string {
+	if n == 1 {
+		return " (1 effect)"
+	}
+	return fmt.Sprintf(" → %d effects", n)
+}
+
+// count asks the program for a message's effects. It has no answer where that
+// has to wait for a run that is held.
+func (s *sim) count(id int) (n int, ok bool) {
+	got := make(chan int, 1)
+	go func() { got <- s.program.effects(id) }()
+	ok = s.until(func() bool {
+		select {
+		case n = <-got:
+			return true
+		default:
+			return false
+		}
+	})
+	return n, ok
+}
+
+// verify checks every message when all is done.
+func (s *sim) verify() {
+	for _, id := range s.delivered() {
+		s.look(id)
+		if n, ok := s.count(id); ok && n == 0 && !s.dead[id] {
+			s.blame(Lost, s.program.name(id)+" is acknowledged, and its effect is not there")
+		}
+	}
+}
+
+// blame ends the schedule; the first one counts.
+func (s *sim) blame(b Blame, what string) {
+	if s.fail == nil {
+		s.fail = &Failure{Blame: b, What: what}
+	}
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package oncetest_test
+
+const raceEnabled = true
