@@ -253,7 +253,8 @@ func (g knowing) Add(key, fp string) {
 }
 
 func (p *process) run(ctx context.Context) {
-	line := &faultyStore{Store: p.mem, calls: map[string]int{}, before: p.line, after: p.line}
+	line := lineTo(p.mem)
+	line.before, line.after = p.line, p.line
 	cfg := oncepipe.Config{
 		DrainTimeout: 90 * time.Second, Logger: slog.New(slog.DiscardHandler),
 		DeadLetters: func(context.Context, oncepipe.DeadLetter) error { return nil },

@@ -1159,7 +1159,7 @@ func TestLostLeaseInABatch(t *testing.T) {
 			if calls++; calls > 1 {
 				return nil
 			}
-			if _, err := a.Store.Forget(ctx, []oncepipe.RecordID{inStore("a")}, true); err != nil {
+			if _, err := a.mem.Forget(ctx, []oncepipe.RecordID{inStore("a")}, true); err != nil {
 				t.Error(err)
 			}
 			<-ctx.Done()

@@ -153,8 +153,8 @@ func unshown(doc string, exists map[string]bool, rules []string) (missing []stri
 // contractRules returns the numbers that rules of the store contract bear.
 func contractRules(t *testing.T) (numbers []string) {
 	t.Helper()
-	rule := regexp.MustCompile(`\{"([RP][0-9]{2}) [^"]+", func\(`)
-	names, err := filepath.Glob("oncetest/storetest/*.go")
+	rule := regexp.MustCompile(`", "([RP][0-9]{2}) [^"]+", func\(`)
+	names, err := filepath.Glob("oncetest/internal/storetest/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

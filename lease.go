@@ -305,7 +305,7 @@ func (k *keeper) renew(due []*leaseHold) {
 // asked calls a store with a batch of n. What a store must not do is an error
 // here, since there is nobody else to catch it.
 func asked[A any](n int, call func() ([]A, error)) (answers []A, err error) {
-	if perr := protect(func() error { answers, err = call(); return nil }); perr != nil {
+	if perr := isolate(func() error { answers, err = call(); return nil }); perr != nil {
 		return nil, perr
 	}
 	if err == nil && len(answers) != n {

@@ -10,13 +10,16 @@ import (
 	"time"
 
 	"github.com/oncepipe/oncepipe"
+	"github.com/oncepipe/oncepipe/oncetest"
 	"github.com/oncepipe/oncepipe/store/memstore"
 )
 
 // faultyStore is a store behind a bad line. The hooks get the name of the method
 // and the how many-th call of it this is, from 1.
 type faultyStore struct {
-	oncepipe.Store
+	oncepipe.Store                // through the line
+	mem            oncepipe.Store // behind it
+
 	before func(ctx context.Context, op string, n int) error // an error: the request did not arrive
 	after  func(ctx context.Context, op string, n int) error // an error: the reply did not arrive
 
@@ -27,14 +30,16 @@ type faultyStore struct {
 
 var errLine = errors.New("line is down")
 
-func newFaulty() *faultyStore {
-	return &faultyStore{Store: memstore.New(memstore.Config{}), calls: map[string]int{}}
+func newFaulty() *faultyStore { return lineTo(memstore.New(memstore.Config{})) }
+
+func lineTo(st oncepipe.Store) *faultyStore {
+	s := &faultyStore{mem: st, calls: map[string]int{}}
+	s.Store = oncetest.StepStore(st, s.through)
+	return s
 }
 
 // beside is another line to the same store.
-func (s *faultyStore) beside() *faultyStore {
-	return &faultyStore{Store: s.Store, calls: map[string]int{}}
-}
+func (s *faultyStore) beside() *faultyStore { return lineTo(s.mem) }
 
 func (s *faultyStore) called(op string) int {
 	s.mu.Lock()
@@ -42,47 +47,28 @@ func (s *faultyStore) called(op string) int {
 	return s.calls[op]
 }
 
-func throughLine[T any](ctx context.Context, s *faultyStore, op string, fn func() (T, error)) (T, error) {
+func (s *faultyStore) through(ctx context.Context, op string, do func() error) error {
 	s.mu.Lock()
 	s.calls[op]++
 	n := s.calls[op]
 	s.mu.Unlock()
-	var zero T
 	if s.before != nil {
 		if err := s.before(ctx, op, n); err != nil {
-			return zero, err
+			return err
 		}
 	}
-	v, err := fn()
+	err := do()
 	if err == nil && s.after != nil {
-		if err := s.after(ctx, op, n); err != nil {
-			return zero, err
-		}
+		err = s.after(ctx, op, n)
 	}
-	return v, err
+	return err
 }
 
 func (s *faultyStore) Claim(ctx context.Context, reqs []oncepipe.ClaimRequest) ([]oncepipe.ClaimAnswer, error) {
 	s.mu.Lock()
 	s.claims = append(s.claims, reqs...)
 	s.mu.Unlock()
-	return throughLine(ctx, s, "claim", func() ([]oncepipe.ClaimAnswer, error) { return s.Store.Claim(ctx, reqs) })
-}
-
-func (s *faultyStore) Extend(ctx context.Context, reqs []oncepipe.Extension) ([]bool, error) {
-	return throughLine(ctx, s, "extend", func() ([]bool, error) { return s.Store.Extend(ctx, reqs) })
-}
-
-func (s *faultyStore) Complete(ctx context.Context, reqs []oncepipe.Completion) ([]bool, error) {
-	return throughLine(ctx, s, "complete", func() ([]bool, error) { return s.Store.Complete(ctx, reqs) })
-}
-
-func (s *faultyStore) Release(ctx context.Context, reqs []oncepipe.ReleaseRequest) ([]bool, error) {
-	return throughLine(ctx, s, "release", func() ([]bool, error) { return s.Store.Release(ctx, reqs) })
-}
-
-func (s *faultyStore) Resolve(ctx context.Context, reqs []oncepipe.Resolution) ([]bool, error) {
-	return throughLine(ctx, s, "resolve", func() ([]bool, error) { return s.Store.Resolve(ctx, reqs) })
+	return s.Store.Claim(ctx, reqs)
 }
 
 // record is that of key k and the step, or of what it says.
@@ -93,7 +79,7 @@ func (s *faultyStore) record(t *testing.T, step string) oncepipe.Record {
 
 func (s *faultyStore) recordOf(t *testing.T, id oncepipe.RecordID) oncepipe.Record {
 	t.Helper()
-	recs, err := s.Lookup(context.Background(), []oncepipe.RecordID{id})
+	recs, err := s.mem.Lookup(context.Background(), []oncepipe.RecordID{id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +171,7 @@ func TestI3_LateReleaseChangesNothing(t *testing.T) {
 				if _, err := a.Forget(t.Context(), []oncepipe.RecordID{{Namespace: "step", Key: "k"}}, true); err != nil {
 					t.Error(err)
 				}
-				if _, err := a.Store.Claim(t.Context(), []oncepipe.ClaimRequest{{
+				if _, err := a.mem.Claim(t.Context(), []oncepipe.ClaimRequest{{
 					RecordID: oncepipe.RecordID{Namespace: "step", Key: "k"}, Claim: oncepipe.NewClaimID(), Lease: time.Minute,
 				}}); err != nil {
 					t.Error(err)
@@ -710,9 +696,9 @@ func TestR27_NewTokenForEveryAcquisition(t *testing.T) {
 		id := oncepipe.RecordID{Namespace: "step", Key: "k"}
 		_, err := oncepipe.Once(a, "step", func(ctx context.Context, _ int) (int, error) {
 			for _, old := range a.claims[:2] {
-				ext, err1 := a.Store.Extend(ctx, []oncepipe.Extension{{RecordID: id, Claim: old.Claim, Lease: time.Hour}})
-				com, err2 := a.Store.Complete(ctx, []oncepipe.Completion{{RecordID: id, Claim: old.Claim}})
-				rel, err3 := a.Store.Release(ctx, []oncepipe.ReleaseRequest{{RecordID: id, Claim: old.Claim, To: oncepipe.ToWaiting}})
+				ext, err1 := a.mem.Extend(ctx, []oncepipe.Extension{{RecordID: id, Claim: old.Claim, Lease: time.Hour}})
+				com, err2 := a.mem.Complete(ctx, []oncepipe.Completion{{RecordID: id, Claim: old.Claim}})
+				rel, err3 := a.mem.Release(ctx, []oncepipe.ReleaseRequest{{RecordID: id, Claim: old.Claim, To: oncepipe.ToWaiting}})
 				if err := errors.Join(err1, err2, err3); err != nil || ext[0] || com[0] || rel[0] {
 					t.Errorf("an old claim did something: %v %v %v %v", ext, com, rel, err)
 				}

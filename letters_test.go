@@ -12,30 +12,12 @@ import (
 	"time"
 
 	"github.com/oncepipe/oncepipe"
-	"github.com/oncepipe/oncepipe/store/memstore"
 )
 
-// letterStore is a faultyStore whose reading fails as well.
-type letterStore struct{ *faultyStore }
-
-func newLetterStore() letterStore { return letterStore{newFaulty()} }
-
-func (s letterStore) List(ctx context.Context, q oncepipe.Query) ([]oncepipe.Record, error) {
-	return throughLine(ctx, s.faultyStore, "list", func() ([]oncepipe.Record, error) { return s.Store.List(ctx, q) })
-}
-
-func (s letterStore) Lookup(ctx context.Context, ids []oncepipe.RecordID) ([]oncepipe.Record, error) {
-	return throughLine(ctx, s.faultyStore, "lookup", func() ([]oncepipe.Record, error) { return s.Store.Lookup(ctx, ids) })
-}
-
-func (s letterStore) Forget(ctx context.Context, ids []oncepipe.RecordID, force bool) ([]bool, error) {
-	return throughLine(ctx, s.faultyStore, "forget", func() ([]bool, error) { return s.Store.Forget(ctx, ids, force) })
-}
-
 // list returns the records of a state, of all namespaces.
-func (s letterStore) list(t *testing.T, state oncepipe.State) (all []oncepipe.Record) {
+func (s *faultyStore) list(t *testing.T, state oncepipe.State) (all []oncepipe.Record) {
 	t.Helper()
-	for r, err := range oncepipe.Records(context.Background(), s.Store, oncepipe.Query{State: state, Limit: 2}) {
+	for r, err := range oncepipe.Records(context.Background(), s.mem, oncepipe.Query{State: state, Limit: 2}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,11 +27,11 @@ func (s letterStore) list(t *testing.T, state oncepipe.State) (all []oncepipe.Re
 }
 
 // leave claims a record and releases it so.
-func (s letterStore) leave(t *testing.T, ns, key string, rel oncepipe.ReleaseRequest) oncepipe.Record {
+func (s *faultyStore) leave(t *testing.T, ns, key string, rel oncepipe.ReleaseRequest) oncepipe.Record {
 	t.Helper()
 	rel.RecordID, rel.Claim = oncepipe.RecordID{Namespace: ns, Key: key}, oncepipe.NewClaimID()
-	_, err1 := s.Store.Claim(context.Background(), []oncepipe.ClaimRequest{{RecordID: rel.RecordID, Claim: rel.Claim, Lease: time.Minute}})
-	_, err2 := s.Store.Release(context.Background(), []oncepipe.ReleaseRequest{rel})
+	_, err1 := s.mem.Claim(context.Background(), []oncepipe.ClaimRequest{{RecordID: rel.RecordID, Claim: rel.Claim, Lease: time.Minute}})
+	_, err2 := s.mem.Release(context.Background(), []oncepipe.ReleaseRequest{rel})
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +39,7 @@ func (s letterStore) leave(t *testing.T, ns, key string, rel oncepipe.ReleaseReq
 }
 
 // fail leaves a letter.
-func (s letterStore) fail(t *testing.T, ns, key, payload string) oncepipe.Record {
+func (s *faultyStore) fail(t *testing.T, ns, key, payload string) oncepipe.Record {
 	t.Helper()
 	return s.leave(t, ns, key, oncepipe.ReleaseRequest{To: oncepipe.ToFailed, Reason: "was no good", Payload: []byte(payload)})
 }
@@ -72,32 +54,32 @@ const shop = "shop/charge"
 func TestLettersMeetRecords(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		given func(t *testing.T, s letterStore)
+		given func(t *testing.T, s *faultyStore)
 		kept  string         // namespace
 		is    error          // of the refusal
 		state oncepipe.State // of the key's own record
 	}{
-		{name: "none", given: func(*testing.T, letterStore) {}, kept: shop, state: failed},
-		{name: "failed", given: func(t *testing.T, s letterStore) { s.fail(t, shop, "k", "old") }, kept: shop, state: failed},
-		{name: "waiting", given: func(t *testing.T, s letterStore) {
+		{name: "none", given: func(*testing.T, *faultyStore) {}, kept: shop, state: failed},
+		{name: "failed", given: func(t *testing.T, s *faultyStore) { s.fail(t, shop, "k", "old") }, kept: shop, state: failed},
+		{name: "waiting", given: func(t *testing.T, s *faultyStore) {
 			s.leave(t, shop, "k", oncepipe.ReleaseRequest{To: oncepipe.ToWaiting})
 		}, kept: shop, state: failed},
-		{name: "put off", given: func(t *testing.T, s letterStore) {
+		{name: "put off", given: func(t *testing.T, s *faultyStore) {
 			s.leave(t, shop, "k", oncepipe.ReleaseRequest{To: oncepipe.ToWaiting, Delay: time.Hour})
 		}, kept: "shop/charge/waiting", state: waiting},
-		{name: "claimed", given: func(t *testing.T, s letterStore) { s.abandon(t, shop, "k") }, is: oncepipe.ErrBusy, state: oncepipe.StateClaimed},
-		{name: "claimed, lease over", given: func(t *testing.T, s letterStore) {
+		{name: "claimed", given: func(t *testing.T, s *faultyStore) { s.abandon(t, shop, "k") }, is: oncepipe.ErrBusy, state: oncepipe.StateClaimed},
+		{name: "claimed, lease over", given: func(t *testing.T, s *faultyStore) {
 			s.abandon(t, shop, "k")
 			time.Sleep(time.Hour)
 		}, kept: "shop/charge/unknown", state: unknown},
-		{name: "completed", given: func(t *testing.T, s letterStore) { s.complete(t, shop, "k", nil) }, kept: "shop/charge/completed", state: completed},
-		{name: "unknown", given: func(t *testing.T, s letterStore) {
+		{name: "completed", given: func(t *testing.T, s *faultyStore) { s.complete(t, shop, "k", nil) }, kept: "shop/charge/completed", state: completed},
+		{name: "unknown", given: func(t *testing.T, s *faultyStore) {
 			s.leave(t, shop, "k", oncepipe.ReleaseRequest{To: oncepipe.ToUnknown, Payload: []byte("theirs")})
 		}, state: unknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newLetterStore()
+				s := newFaulty()
 				c.given(t, s)
 				err := oncepipe.DeadLettersIn(s, nil)(t.Context(), letterOf("k", oncepipe.ReasonExhausted))
 				if !errors.Is(err, c.is) {
@@ -118,7 +100,7 @@ func TestLettersMeetRecords(t *testing.T) {
 	}
 }
 
-func (s letterStore) recordIn(t *testing.T, ns, key string, state oncepipe.State) oncepipe.Record {
+func (s *faultyStore) recordIn(t *testing.T, ns, key string, state oncepipe.State) oncepipe.Record {
 	t.Helper()
 	r := s.recordOf(t, oncepipe.RecordID{Namespace: ns, Key: key})
 	if r.State != state {
@@ -129,7 +111,7 @@ func (s letterStore) recordIn(t *testing.T, ns, key string, state oncepipe.State
 
 // A letter that must not take the record of its key is kept beside it.
 func TestLettersBesideTheKey(t *testing.T) {
-	s := newLetterStore()
+	s := newFaulty()
 	keep := oncepipe.DeadLettersIn(s, nil)
 	s.fail(t, shop, "k", "the first payload")
 	for range 2 { // again: no further letter
@@ -155,7 +137,7 @@ func TestLettersBesideTheKey(t *testing.T) {
 
 // A value that can't be encoded doesn't keep its letter from being written.
 func TestLettersWithoutPayload(t *testing.T) {
-	s := newLetterStore()
+	s := newFaulty()
 	bad := letterOf("k", oncepipe.ReasonPermanent)
 	bad.Value = map[string]any{"fn": make(chan int), "name": "Mary"}
 	panics := func(oncepipe.DeadLetter) ([]byte, error) { panic("no words") }
@@ -183,7 +165,7 @@ func TestLettersWithoutPayload(t *testing.T) {
 }
 
 func TestLettersOwnEncoding(t *testing.T) {
-	s := newLetterStore()
+	s := newFaulty()
 	keep := oncepipe.DeadLettersIn(s, func(l oncepipe.DeadLetter) ([]byte, error) {
 		return fmt.Appendf(nil, "%s: %v", l.Stage, l.Value), nil
 	})
@@ -204,7 +186,7 @@ func TestLettersStoreDown(t *testing.T) {
 	}{{before: "claim"}, {after: "claim"}, {before: "release"}, {after: "release", letters: 1}} {
 		t.Run(c.before+"/"+c.after, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newLetterStore()
+				s := newFaulty()
 				s.before, s.after = failCalls(c.before, 3), failCalls(c.after, 3)
 				r := newRig(t, func(cfg *oncepipe.Config) { cfg.DeadLetters = oncepipe.DeadLettersIn(s, nil) })
 				r.b.redeliver = true
@@ -232,7 +214,7 @@ func TestLettersAreTheRecordsOfOnce(t *testing.T) {
 	for name, fails := range map[string]error{"permanent": oncepipe.Permanent(errBroken), "exhausted": errBroken} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newLetterStore()
+				s := newFaulty()
 				r := newRig(t, func(cfg *oncepipe.Config) { cfg.DeadLetters = oncepipe.DeadLettersIn(s, nil) })
 				oncepipe.Sink(r.in, "work", oncepipe.OnceDo(s, "work", func(context.Context, brokerMsg) error { return fails }))
 				r.run("k")
@@ -253,7 +235,7 @@ func TestLettersAreTheRecordsOfOnce(t *testing.T) {
 // A record is redriven only as it was looked at, and only when there is
 // something to run.
 func TestRedriveTakesWhatItSaw(t *testing.T) {
-	s := newLetterStore()
+	s := newFaulty()
 	changed := s.fail(t, "ns", "changed", "v")
 	s.fail(t, "ns", "changed", "w")
 	undecided := s.leave(t, "ns", "unknown", oncepipe.ReleaseRequest{To: oncepipe.ToUnknown, Payload: []byte("v")})
@@ -284,7 +266,7 @@ func TestRedriveTakesWhatItSaw(t *testing.T) {
 
 // Every letter is redriven once, whatever the pages and whatever fails again.
 func TestRedriveAllMeetsEachOnce(t *testing.T) {
-	s := newLetterStore()
+	s := newFaulty()
 	for i := range 250 {
 		s.fail(t, fmt.Sprint("ns", i%3), fmt.Sprintf("%04d", i), "v")
 	}
@@ -321,7 +303,7 @@ func TestRedriveAllMeetsEachOnce(t *testing.T) {
 
 // A listing can be left in the middle, and ends with an error.
 func TestRecordsEnd(t *testing.T) {
-	s := newLetterStore()
+	s := newFaulty()
 	for i := range 5 {
 		s.fail(t, "ns", fmt.Sprint(i), "v")
 	}
@@ -351,7 +333,7 @@ func TestRecordsEnd(t *testing.T) {
 }
 
 func memstoreWith(t *testing.T, keys ...string) oncepipe.Store {
-	s := letterStore{&faultyStore{Store: memstore.New(memstore.Config{}), calls: map[string]int{}}}
+	s := newFaulty()
 	for _, key := range keys {
 		s.fail(t, "ns", key, "v")
 	}
@@ -362,7 +344,7 @@ func memstoreWith(t *testing.T, keys ...string) oncepipe.Store {
 // is a letter and doesn't come again and again.
 func TestLettersOfWhatIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newLetterStore()
+		s := newFaulty()
 		r := newRig(t, func(c *oncepipe.Config) { c.DeadLetters = oncepipe.DeadLettersIn(s, nil) })
 		oncepipe.Discard(oncepipe.Stage(r.in, "print", oncepipe.Once(s, "print", func(context.Context, brokerMsg) (func(), error) {
 			return nil, nil
@@ -377,7 +359,7 @@ func TestLettersOfWhatIsDone(t *testing.T) {
 // The letters of a Dedup bear the namespace that it was given.
 func TestLettersOfADedupWithNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newLetterStore()
+		s := newFaulty()
 		s.leave(t, "orders/dedup", "k", oncepipe.ReleaseRequest{To: oncepipe.ToUnknown})
 		r := newRig(t)
 		r.work(r.dedup(oncepipe.WithStore(s), oncepipe.Namespace("orders")), succeeds)

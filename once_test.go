@@ -243,8 +243,8 @@ func TestR19_ReplaysAreCounted(t *testing.T) {
 func (s *faultyStore) complete(t *testing.T, ns, key string, result []byte) {
 	t.Helper()
 	id, claim := oncepipe.RecordID{Namespace: ns, Key: key}, oncepipe.NewClaimID()
-	_, err1 := s.Store.Claim(t.Context(), []oncepipe.ClaimRequest{{RecordID: id, Claim: claim, Lease: time.Minute}})
-	_, err2 := s.Store.Complete(t.Context(), []oncepipe.Completion{{RecordID: id, Claim: claim, Result: result, HasResult: result != nil}})
+	_, err1 := s.mem.Claim(t.Context(), []oncepipe.ClaimRequest{{RecordID: id, Claim: claim, Lease: time.Minute}})
+	_, err2 := s.mem.Complete(t.Context(), []oncepipe.Completion{{RecordID: id, Claim: claim, Result: result, HasResult: result != nil}})
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func (s *faultyStore) complete(t *testing.T, ns, key string, result []byte) {
 func (s *faultyStore) abandon(t *testing.T, ns, key string) {
 	t.Helper()
 	id := oncepipe.RecordID{Namespace: ns, Key: key}
-	if _, err := s.Store.Claim(t.Context(), []oncepipe.ClaimRequest{{
+	if _, err := s.mem.Claim(t.Context(), []oncepipe.ClaimRequest{{
 		RecordID: id, Claim: oncepipe.NewClaimID(), Lease: oncepipe.DefaultLease,
 	}}); err != nil {
 		t.Fatal(err)
@@ -624,7 +624,7 @@ func TestR48_ResolvedBySomebodyElse(t *testing.T) {
 			time.Sleep(oncepipe.DefaultLease)
 			cfg := oncepipe.OnceConfig[int, string]{AtMostOnce: true}
 			cfg.Resolve = func(ctx context.Context, _ int) (string, bool, error) {
-				_, err := a.Store.Resolve(ctx, []oncepipe.Resolution{{
+				_, err := a.mem.Resolve(ctx, []oncepipe.Resolution{{
 					RecordID: oncepipe.RecordID{Namespace: "step", Key: "k"}, Fence: 1, To: oncepipe.StateCompleted,
 					Result: []byte(`"theirs"`), HasResult: true,
 				}})
@@ -1031,7 +1031,7 @@ func TestI6_OneSuccessPerKeyAndStep(t *testing.T) {
 			shared := memstore.New(memstore.Config{})
 			rigs := make([]*brokerRig, pipelines)
 			for i := range rigs {
-				st := &faultyStore{Store: shared, calls: map[string]int{}}
+				st := lineTo(shared)
 				st.before = func(context.Context, string, int) error {
 					mu.Lock()
 					defer mu.Unlock()

@@ -77,14 +77,14 @@ func (c *tally) of(v string) int {
 	return c.runs[v]
 }
 
-func (s letterStore) redriveAll(t *testing.T) {
+func (s *faultyStore) redriveAll(t *testing.T) {
 	t.Helper()
-	if _, _, err := oncepipe.RedriveAll(context.Background(), s.Store, ""); err != nil {
+	if _, _, err := oncepipe.RedriveAll(context.Background(), s.mem, ""); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (s letterStore) noNotes(t *testing.T) {
+func (s *faultyStore) noNotes(t *testing.T) {
 	t.Helper()
 	for _, r := range s.list(t, waiting) {
 		if strings.HasPrefix(r.Namespace, "%redriven/") {
@@ -96,7 +96,7 @@ func (s letterStore) noNotes(t *testing.T) {
 // A dead letter is kept, listed, redriven, and runs once.
 func TestR46_R84_RedrivenLetterRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newLetterStore()
+		s := newFaulty()
 		r := newRig(t, func(cfg *oncepipe.Config) { cfg.DeadLetters = oncepipe.DeadLettersIn(s, nil) })
 		again := oncepipe.From(r.p, "redriven", oncepipe.Redriven(s, oncepipe.Key("rig", "work"), oncepipe.RedrivenConfig[brokerMsg]{}))
 		in := oncepipe.Merge(r.dedup(), again)
@@ -136,7 +136,7 @@ func TestR46_R84_RedrivenLetterRunsOnce(t *testing.T) {
 // What is settled without anybody touching the record ends as the settlement says.
 func TestRedrivenSettlesPlainStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newLetterStore()
+		s := newFaulty()
 		var runs tally
 		s.fail(t, shop, "good", `"good"`)
 		s.fail(t, shop, "bad", `"bad"`)
@@ -187,7 +187,7 @@ func TestRedrivenLongKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newLetterStore()
+				s := newFaulty()
 				s.fail(t, shop, long, `"`+long+`"`)
 				s.redriveAll(t)
 				d := startRedrivesWith(t, s, oncepipe.RedrivenConfig[string]{Key: c.key}, oncepipe.OnceDo(s, "charge", func(ctx context.Context, _ string) error {
@@ -211,7 +211,7 @@ func TestRedrivenLongKey(t *testing.T) {
 // a second time.
 func TestRedrivenReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newLetterStore()
+		s := newFaulty()
 		var at []time.Duration
 		began := time.Now()
 		s.fail(t, shop, "k", `"v"`)
@@ -242,13 +242,13 @@ func TestRedrivenByADeadProcess(t *testing.T) {
 	for _, at := range []string{"claim of the note", "release of the note", "before the claim", "in the handler", "before complete", "after complete", "forget"} {
 		t.Run(at, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newLetterStore()
+				s := newFaulty()
 				var effects, begun tally
 				s.fail(t, shop, "k", `"v"`)
 				s.redriveAll(t)
 				gone := make(chan struct{}) // the process is dead
 				die := func() error { close(gone); return errLine }
-				line := letterStore{s.beside()}
+				line := s.beside()
 				line.before = func(_ context.Context, op string, n int) error {
 					select {
 					case <-gone:
@@ -310,7 +310,7 @@ func TestRedrivenByADeadProcess(t *testing.T) {
 // once, and mostly one process alone has it.
 func TestRedrivenBySeveralProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newLetterStore()
+		s := newFaulty()
 		var effects tally
 		var all []*redrives
 		for range 3 {
@@ -347,7 +347,7 @@ func TestRedrivenStoreAway(t *testing.T) {
 	for _, op := range []string{"list", "lookup", "claim", "release", "complete", "forget"} {
 		t.Run(op, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newLetterStore()
+				s := newFaulty()
 				var runs tally
 				s.fail(t, shop, "k", `"v"`)
 				s.fail(t, shop, "undecodable", `{`)
@@ -373,7 +373,7 @@ func TestRedrivenStoreAway(t *testing.T) {
 // Receive ends with its context, and with nothing else.
 func TestRedrivenReceiveEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := oncepipe.Redriven(newLetterStore(), shop, oncepipe.RedrivenConfig[string]{Interval: time.Hour})
+		src := oncepipe.Redriven(newFaulty(), shop, oncepipe.RedrivenConfig[string]{Interval: time.Hour})
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour+time.Minute)
 		defer cancel()
 		began := time.Now()
@@ -396,7 +396,7 @@ func TestI6_RedrivesActOnce(t *testing.T) {
 		badLine := rapid.Bool().Draw(rt, "bad line")
 		synctest.Test(t, func(t *testing.T) {
 			rnd := &lockedRand{r: rand.New(rand.NewPCG(seed, 1))}
-			s := newLetterStore()
+			s := newFaulty()
 			var effects tally
 			healed := time.Now().Add(time.Hour)
 			fault := func(_ context.Context, op string, _ int) error {
@@ -407,7 +407,7 @@ func TestI6_RedrivesActOnce(t *testing.T) {
 			}
 			var all []*redrives
 			for range processes {
-				line := letterStore{s.beside()}
+				line := s.beside()
 				line.before, line.after = fault, fault
 				handle := oncepipe.OnceDo(line, "charge", func(_ context.Context, v string) error {
 					time.Sleep(time.Duration(rnd.intN(5000)) * time.Millisecond)

@@ -10,8 +10,8 @@ import (
 
 // Store is the durable record of keys: what has been done, what is being done
 // and by whom. The implementations are store/memstore (the reference),
-// store/sqlstore and others in modules of their own; oncetest/storetest holds
-// the tests that any implementation must pass.
+// store/sqlstore and others in modules of their own; oncetest.Store holds any
+// implementation to the rules of docs/store-contract.md.
 //
 // A record moves like this:
 //

@@ -64,7 +64,7 @@ func (c *crew) feed(n int) {
 			c.l.open(m, key)
 		}
 		for _, b := range c.brokers {
-			b.add(key)
+			b.Send(key)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (c *crew) awaitFailures(n int64, portion int, limit time.Duration) {
 	c.t.Helper()
 	before := c.failures()
 	eventually(c.t, limit, func() error {
-		if slices.ContainsFunc(c.brokers, func(b *broker) bool { return b.left() == 0 }) {
+		if slices.ContainsFunc(c.brokers, func(b *broker) bool { return b.Left() == 0 }) {
 			c.feed(portion)
 		}
 		if now := c.failures(); now < before+n {
@@ -106,7 +106,7 @@ func (c *crew) stats() (text string) {
 // left is how many keys are not settled in some pipeline.
 func (c *crew) left() (n int) {
 	for _, b := range c.brokers {
-		n += b.left()
+		n += b.Left()
 	}
 	return n
 }
@@ -126,7 +126,7 @@ func (c *crew) await(n int, limit time.Duration) {
 func (c *crew) finish(limit time.Duration) {
 	c.t.Helper()
 	for _, b := range c.brokers {
-		b.end()
+		b.Close()
 	}
 	c.await(0, limit)
 	for ; c.size > 0; c.size-- {

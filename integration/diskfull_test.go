@@ -46,7 +46,7 @@ func TestDiskFull_PipelineGoesOn(t *testing.T) {
 			})
 		}
 		for _, b := range c.brokers {
-			b.end()
+			b.Close()
 		}
 		eventually(t, outageLimit, func() error {
 			revive()

@@ -117,8 +117,8 @@ func readKeys(in io.Reader, newBroker func(mode) *broker) (map[mode]*broker, err
 	for m, list := range keys {
 		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		brokers[m] = newBroker(m)
-		brokers[m].add(list...)
-		brokers[m].end()
+		brokers[m].Send(list...)
+		brokers[m].Close()
 	}
 	return brokers, scanner.Err()
 }

@@ -127,7 +127,7 @@ func visualized(t *testing.T, info porcupine.LinearizationInfo) string {
 }
 
 // asked is an item of a batch, an operation of its own: a batch promises no more.
-// That the items of one key act in their order is left to storetest. The output
+// That the items of one key act in their order is left to oncetest.Store. The output
 // is what was said, or nil where the call failed, so that nobody knows whether it
 // acted, and when.
 type asked struct {

@@ -15,7 +15,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/oncepipe/oncepipe"
-	"github.com/oncepipe/oncepipe/oncetest/storetest"
+	"github.com/oncepipe/oncepipe/oncetest"
 	"github.com/oncepipe/oncepipe/store/sqlstore"
 )
 
@@ -137,7 +137,9 @@ func TestContract(t *testing.T) {
 	forBackends(t, backends, func(t *testing.T, b backend) {
 		for _, conns := range []int{1, 0} {
 			t.Run(fmt.Sprint("conns=", conns), func(t *testing.T) {
-				storetest.Run(t, func(t *testing.T, rule storetest.Rule) { obey(t, b.place(t), b.dialect, conns, rule) })
+				oncetest.Store(t, func(t *testing.T, check func(*testing.T, oncetest.StoreEnv)) {
+					obey(t, b.place(t), b.dialect, conns, check)
+				})
 			})
 		}
 	})
@@ -145,8 +147,8 @@ func TestContract(t *testing.T) {
 
 // SQLite, where nothing but the store waits for locks.
 func TestContract_WithoutBusyTimeout(t *testing.T) {
-	storetest.RunRaces(t, func(t *testing.T, rule storetest.Rule) {
-		obey(t, place{"sqlite", dsn(newFile(t), "busy_timeout(0)")}, sqlstore.SQLite, 0, rule)
+	oncetest.StoreRaces(t, func(t *testing.T, check func(*testing.T, oncetest.StoreEnv)) {
+		obey(t, place{"sqlite", dsn(newFile(t), "busy_timeout(0)")}, sqlstore.SQLite, 0, check)
 	})
 }
 
@@ -155,8 +157,8 @@ func TestContract_Isolation(t *testing.T) {
 	forBackends(t, servedBackends(), func(t *testing.T, b backend) {
 		for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 			t.Run(level, func(t *testing.T) {
-				storetest.RunRaces(t, func(t *testing.T, rule storetest.Rule) {
-					obey(t, b.place(t).isolated(t, level), b.dialect, 0, rule)
+				oncetest.StoreRaces(t, func(t *testing.T, check func(*testing.T, oncetest.StoreEnv)) {
+					obey(t, b.place(t).isolated(t, level), b.dialect, 0, check)
 				})
 			})
 		}
@@ -164,7 +166,7 @@ func TestContract_Isolation(t *testing.T) {
 }
 
 // obey checks a rule on a new store.
-func obey(t *testing.T, p place, dialect sqlstore.Dialect, conns int, rule storetest.Rule) {
+func obey(t *testing.T, p place, dialect sqlstore.Dialect, conns int, check func(*testing.T, oncetest.StoreEnv)) {
 	t.Helper()
 	// The clock is written beside the store, by a connection of its own.
 	advance := p.clocked(t)
@@ -172,5 +174,5 @@ func obey(t *testing.T, p place, dialect sqlstore.Dialect, conns int, rule store
 	st := openStore(t, p.open(t, conns), sqlstore.Config{
 		Dialect: dialect, Retention: time.Hour, MaxResult: maxResult, Clock: testClock,
 	})
-	rule(t, storetest.Env{Store: st, Advance: advance, Retention: time.Hour, MaxResult: maxResult})
+	check(t, oncetest.StoreEnv{Store: st, Advance: advance, Retention: time.Hour, MaxResult: maxResult})
 }

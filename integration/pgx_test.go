@@ -16,7 +16,7 @@ import (
 
 	"github.com/oncepipe/oncepipe"
 	"github.com/oncepipe/oncepipe/integration/internal/servers/servertest"
-	"github.com/oncepipe/oncepipe/oncetest/storetest"
+	"github.com/oncepipe/oncepipe/oncetest"
 	"github.com/oncepipe/oncepipe/store/pgxstore"
 	"github.com/oncepipe/oncepipe/store/sqlstore"
 )
@@ -108,14 +108,14 @@ func TestPgx_Contract_Isolation(t *testing.T) {
 }
 
 func pgxContract(t *testing.T, conns int32, level pgx.TxIsoLevel, with func(dsn string) string) {
-	storetest.Run(t, func(t *testing.T, rule storetest.Rule) {
+	oncetest.Store(t, func(t *testing.T, check func(*testing.T, oncetest.StoreEnv)) {
 		dsn := servertest.PostgresSchema(t)
 		advance := place{"pgx", dsn}.clocked(t)
 		const maxResult = 1000
 		st := pgxStore(t, pgxPool(t, with(dsn), conns), pgxstore.Config{
 			Retention: time.Hour, MaxResult: maxResult, Clock: testClock, Isolation: level,
 		})
-		rule(t, storetest.Env{Store: st, Advance: advance, Retention: time.Hour, MaxResult: maxResult})
+		check(t, oncetest.StoreEnv{Store: st, Advance: advance, Retention: time.Hour, MaxResult: maxResult})
 	})
 }
 

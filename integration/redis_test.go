@@ -16,7 +16,7 @@ import (
 	"github.com/oncepipe/oncepipe"
 	"github.com/oncepipe/oncepipe/integration/internal/servers"
 	"github.com/oncepipe/oncepipe/integration/internal/servers/servertest"
-	"github.com/oncepipe/oncepipe/oncetest/storetest"
+	"github.com/oncepipe/oncepipe/oncetest"
 	"github.com/oncepipe/oncepipe/store/redisstore"
 )
 
@@ -80,10 +80,10 @@ func emptyRedis(t testing.TB, client redis.UniversalClient, prefix string, spare
 func TestRedisContract(t *testing.T) {
 	const maxResult = 1000
 	client := redisClient(t, servertest.Redis(t))
-	storetest.Run(t, func(t *testing.T, rule storetest.Rule) {
+	oncetest.Store(t, func(t *testing.T, check func(*testing.T, oncetest.StoreEnv)) {
 		_, prefix := servertest.RedisPrefix(t)
 		st, advance := redisStore(t, client, redisstore.Config{Prefix: prefix, Retention: time.Hour, MaxResult: maxResult})
-		rule(t, storetest.Env{Store: st, Advance: advance, Retention: time.Hour, MaxResult: maxResult})
+		check(t, oncetest.StoreEnv{Store: st, Advance: advance, Retention: time.Hour, MaxResult: maxResult})
 	})
 }
 
@@ -105,10 +105,10 @@ func TestRedisClusterContract(t *testing.T) {
 		info, err := client.ClusterInfo(t.Context()).Result()
 		return err == nil && strings.Contains(info, "cluster_state:ok")
 	})
-	storetest.Run(t, func(t *testing.T, rule storetest.Rule) {
+	oncetest.Store(t, func(t *testing.T, check func(*testing.T, oncetest.StoreEnv)) {
 		prefix := strings.ToLower(rand.Text())
 		st, advance := redisStore(t, client, redisstore.Config{Prefix: prefix, Retention: time.Hour, MaxResult: maxResult})
-		rule(t, storetest.Env{Store: st, Advance: advance, Retention: time.Hour, MaxResult: maxResult})
+		check(t, oncetest.StoreEnv{Store: st, Advance: advance, Retention: time.Hour, MaxResult: maxResult})
 	})
 }
 

@@ -13,7 +13,8 @@ type Service[M any] struct {
 	// Message returns the id-th message (1, 2, …) as it looks when it is delivered
 	// for the copy-th time (1, 2, …). What a broker changes with each delivery should
 	// change: the time of delivery, a counter, the order of headers. Messages with
-	// another id ask for another effect.
+	// another id ask for another effect. In stories a message is called by its String
+	// method, if it has one.
 	Message func(id, copy int) M
 
 	// New makes the part of the world that outlives a process, such as an empty
@@ -30,12 +31,17 @@ type Service[M any] struct {
 	// Messages is how many messages there are at first; Overflow sends more. 0: 2.
 	Messages int
 
-	// Timeout is when a handler's context ends. 0: 10 s, or 100 ms with RealTime.
+	// Timeout is when a handler's context ends. It may go on a little longer, to give
+	// back what it holds, but not for half of Redelivery. 0: 10 s, or 100 ms with RealTime.
 	Timeout time.Duration
 
 	// Redelivery is how long after a failure, a time-out or a kill a message comes
 	// again. It should be longer than a lease. 0: a minute, or 200 ms with RealTime.
 	Redelivery time.Duration
+
+	// NoDeadLetters lets no message be given up, whatever has failed: one that is
+	// comes under GivenUp. For effects that nobody has to be asked about.
+	NoDeadLetters bool
 
 	// Seed is that of the schedules with more than one fault. 0 is a seed too.
 	Seed uint64
@@ -103,7 +109,7 @@ func CheckHandler[M any](s Service[M]) error {
 	x := explorer{
 		faults: s.Faults, schedules: s.Schedules, messages: s.Messages, seed: s.Seed,
 		lab: lab{
-			open: s.open, timeout: s.Timeout, redelivery: s.Redelivery, realTime: s.RealTime,
+			open: s.open, timeout: s.Timeout, redelivery: s.Redelivery, realTime: s.RealTime, noLetters: s.NoDeadLetters,
 		},
 	}
 	x.defaults()

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/oncepipe/oncepipe"
 )
@@ -70,8 +73,8 @@ func (s *sim) again(d *delivery, err error) {
 // pending lists the runs whose time-out is still to come.
 func (s *sim) pending() []*run {
 	var list []*run
-	for _, p := range s.processes {
-		for r := range p.runs {
+	for _, p := range s.running() {
+		for _, r := range p.runs {
 			if !r.void && !r.settled {
 				list = append(list, r)
 			}
@@ -145,7 +148,7 @@ func (s *sim) ended(sig signal) {
 		return
 	}
 	s.active--
-	delete(r.process.runs, r)
+	r.process.runs = slices.DeleteFunc(r.process.runs, func(other *run) bool { return other == r })
 	if s.inside[r.id] == r {
 		delete(s.inside, r.id)
 	}
@@ -154,11 +157,14 @@ func (s *sim) ended(sig signal) {
 	case sig.how == returned && oncepipe.IsPermanent(sig.err):
 		s.story.says(r, fmt.Sprintf("gives up: %.80v", sig.err))
 		r.settled, s.dead[r.id] = true, true
-		if s.fired == 0 {
+		switch {
+		case s.fired == 0:
 			s.blame(GivenUp, fmt.Sprintf("%s is given up though nothing has failed: %v", r.name, sig.err))
+		case s.noLetters:
+			s.blame(GivenUp, fmt.Sprintf("%s is given up: %v", r.name, sig.err))
 		}
 	case sig.how == returned:
-		s.story.says(r, fmt.Sprintf("returns %.80q", fmt.Sprint(sig.err)))
+		s.story.says(r, "returns an error: "+oneLine(sig.err))
 		s.again(r.delivery, sig.err)
 	default:
 		if sig.err == nil {
@@ -199,7 +205,16 @@ func effectsAre(n int) string {
 // has to wait for a run that is held.
 func (s *sim) count(id int) (n int, ok bool) {
 	got := make(chan int, 1)
-	go func() { got <- s.program.effects(id) }()
+	s.counting.Add(1)
+	go s.effectsOf(id, got)
+	if s.realTime { // a server's answer may take longer than a step
+		select {
+		case n = <-got:
+			return n, true
+		case <-time.After(time.Second):
+			return 0, false
+		}
+	}
 	ok = s.until(func() bool {
 		select {
 		case n = <-got:
@@ -209,6 +224,28 @@ func (s *sim) count(id int) (n int, ok bool) {
 		}
 	})
 	return n, ok
+}
+
+// effectsOf asks the program. A panic is kept for the end of the schedule.
+func (s *sim) effectsOf(id int, got chan<- int) {
+	defer s.counting.Add(-1)
+	defer func() {
+		if r := recover(); r != nil {
+			err := fmt.Errorf("Effects of %s: panic: %v\n%s", s.program.name(id), r, debug.Stack())
+			s.trouble.CompareAndSwap(nil, &err)
+			close(got)
+		}
+	}()
+	ordered(&s.order)
+	got <- s.program.effects(id)
+}
+
+// ordered makes what the caller does next happen after all that was done before,
+// also for the race detector: that the simulation lets one go on at a time is
+// nothing that it knows of.
+func ordered(mu *sync.Mutex) {
+	mu.Lock()
+	defer mu.Unlock()
 }
 
 // verify checks every message when all is done.

@@ -3,6 +3,7 @@ package oncetest
 import (
 	"runtime"
 	"slices"
+	"testing/synctest"
 	"time"
 )
 
@@ -52,7 +53,9 @@ func (s *sim) receive() bool {
 	}
 }
 
-// until waits for ready. It gives up where nothing goes on.
+// until waits for ready. It gives up where nothing goes on. synctest tells that at
+// once, but waits for goroutines that wait for a lock, for ever where the lock's
+// holder stands at a step. Then the schedule is run again, carefully.
 func (s *sim) until(ready func() bool) bool {
 	if s.realTime {
 		for start := time.Now(); time.Since(start) < patience; time.Sleep(20 * time.Microsecond) {
@@ -68,9 +71,19 @@ func (s *sim) until(ready func() bool) bool {
 		}
 		runtime.Gosched()
 	}
+	if !s.careful {
+		s.beat.Add(1)
+		synctest.Wait()
+		return ready()
+	}
+	looks := 0
 	for i := range 1_000_000 { // seconds: something waits for the outside
-		if i%100 == 99 || !s.watch.busy() {
-			if is, locked := s.watch.quiet(); is {
+		if busy := s.watch.busy(); i%100 == 99 || !busy {
+			is, locked := s.watch.quiet()
+			looks++
+			// Who holds a lock may be anybody, even a goroutine of the runtime that is about
+			// to give it back; so one look is not enough.
+			if is && (!locked || looks >= 3 && !busy || looks >= 50) {
 				s.locked = locked
 				return ready()
 			}
@@ -111,15 +124,9 @@ func (s *sim) pass(d time.Duration, enough bool) (heard bool) {
 }
 
 // stuck reports whether some goroutine waits for a lock, so that the clock can't
-// go on. Who holds the lock may be anybody, even a goroutine of the runtime that
-// is about to give it back; so one look is not enough.
+// go on.
 func (s *sim) stuck() bool {
-	for range 100 {
-		if s.until(func() bool { return len(s.signals) > 0 }) || !s.locked {
-			return false
-		}
-	}
-	return true
+	return !s.until(func() bool { return len(s.signals) > 0 }) && s.locked
 }
 
 // next waits for a signal, at most for d. Messages whose time-out passes meanwhile
@@ -130,7 +137,7 @@ func (s *sim) next(d time.Duration) (heard bool) {
 		wait = min(wait, r.deadline-s.now())
 	}
 	if s.active > 0 && s.now() > 0 {
-		wait = min(wait, s.timeout+overstay+1)
+		wait = min(wait, s.timeout+s.overstay()+1)
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -150,9 +157,10 @@ func (s *sim) next(d time.Duration) (heard bool) {
 	return heard
 }
 
-// overstay is how long a handler may go on once its context has ended. It is an
-// odd time, which no wait of the handler's own is likely to end at.
-const overstay = 1234 * time.Millisecond
+// overstay is how long a handler may go on once its context has ended: to give
+// back what it holds, but not until its message comes again. It is an odd time,
+// which no wait of the handler's own is likely to end at.
+func (s *sim) overstay() time.Duration { return s.redelivery/2 + 1234*time.Microsecond }
 
 // overstayed blames runs that go on and on. Those at a step are held by the world.
 func (s *sim) overstayed() {
@@ -163,9 +171,9 @@ func (s *sim) overstayed() {
 	for _, a := range slices.Concat(s.ready, s.held) {
 		standing[s.runOf(a)] = true
 	}
-	for _, p := range s.processes {
-		for r := range p.runs {
-			if s.now() > r.deadline+overstay && !standing[r] && !s.async {
+	for _, p := range s.running() {
+		for _, r := range p.runs {
+			if s.now() > r.deadline+s.overstay() && !standing[r] && !s.async {
 				s.story.says(r, "goes on and on")
 				s.blame(NoReturn, "the handler of "+r.name+" goes on though its context has ended")
 			}

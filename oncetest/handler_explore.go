@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -28,7 +29,7 @@ func (x *explorer) defaults() {
 			x.schedules /= 5
 		}
 	}
-	x.watch = newWatch()
+	x.watch, x.beat = newWatch(), new(atomic.Int64)
 	if x.messages == 0 {
 		x.messages = 2
 	}
@@ -102,6 +103,9 @@ func (x *explorer) report(s schedule, out outcome, err error) error {
 		smaller := s.smaller()
 		found := false
 		for _, c := range smaller {
+			if !c.within(x.faults) {
+				continue
+			}
 			budget--
 			o, err := x.try(c)
 			if err == nil && o.fail != nil {
@@ -126,40 +130,65 @@ func (x *explorer) report(s schedule, out outcome, err error) error {
 
 // try runs a schedule. Where the program leaves goroutines that nothing can
 // wake any more, these stay.
-func (x *explorer) try(s schedule) (out outcome, err error) {
+func (x *explorer) try(s schedule) (outcome, error) {
 	x.tried++
-	type answer struct {
-		outcome
-		err error
-	}
-	answers, ended := make(chan answer, 1), make(chan struct{})
-	go func() {
-		defer close(ended)
-		a := answer{err: errors.New("oncetest: the program ended the simulation's goroutine")}
-		defer func() { answers <- a }()
-		work := func() {
-			out := x.simulate(s)
-			answers <- answer{outcome: out}
-		}
-		if x.realTime {
-			work()
-			return
-		}
-		if err := bubble(work); err != nil {
-			a.err = fmt.Errorf("schedule %s: %w", s, err)
-		}
-	}()
-	a := <-answers
-	// A bubble ends at once, or never: then what its goroutines wait for is gone.
-	patient := time.Second
-	if a.fail != nil {
-		patient = 20 * time.Millisecond
-	}
-	wait := time.NewTimer(patient)
-	defer wait.Stop()
-	select {
-	case <-ended:
-	case <-wait.C:
+	a, ok := x.attempt(s)
+	if !ok {
+		x.careful = true
+		a, _ = x.attempt(s)
 	}
 	return a.outcome, a.err
+}
+
+type answer struct {
+	outcome
+	err error
+}
+
+// attempt runs a schedule. It is not ok, and left to itself, where nothing happens
+// for so long that there must be a lock that only a careful run can go on from.
+func (x *explorer) attempt(s schedule) (a answer, ok bool) {
+	answers, ended := make(chan answer, 2), make(chan struct{})
+	go func() {
+		defer close(ended)
+		x.run(s, answers)
+	}()
+	stall := time.NewTicker(100 * time.Millisecond)
+	defer stall.Stop()
+	for beat := int64(-1); ; beat = x.beat.Load() {
+		select {
+		case a = <-answers:
+			// A bubble ends at once, or never: then what its goroutines wait for is gone.
+			patient := time.Second
+			if a.fail != nil {
+				patient = 20 * time.Millisecond
+			}
+			select {
+			case <-ended:
+			case <-time.After(patient):
+			}
+			return a, true
+		case <-stall.C:
+			if x.beat.Load() == beat && !x.careful && !x.realTime {
+				return answer{}, false
+			}
+		}
+	}
+}
+
+// run simulates a schedule. The first answer counts: a bubble may never end.
+func (x *explorer) run(s schedule, answers chan<- answer) {
+	last := answer{err: errors.New("oncetest: the program ended the simulation's goroutine")}
+	defer func() { answers <- last }()
+	if x.realTime {
+		answers <- answer{outcome: x.simulate(s)}
+		return
+	}
+	err := bubble(func() {
+		answers <- answer{outcome: x.simulate(s)}
+		time.Sleep(noReturn) // for goroutines of killed processes that wait for the clock
+	})
+	if err != nil {
+		last.err = fmt.Errorf("schedule %s: %w", s, err)
+	}
 }

@@ -13,7 +13,7 @@ const (
 	Twice     Blame = "twice"     // a message has more than one effect
 	Lost      Blame = "lost"      // a message was acknowledged, and its effect is not there
 	Unsettled Blame = "unsettled" // a message comes again for ever
-	GivenUp   Blame = "given up"  // a message is a dead letter, and nothing had failed
+	GivenUp   Blame = "given up"  // a message is a dead letter, and nothing had failed; see Service.NoDeadLetters
 	Together  Blame = "together"  // two were at work on one message at once; see Process.Enter
 	Differs   Blame = "differs"   // two runs of a message answered differently; see Process.Reply
 	NoReturn  Blame = "no return" // a handler did not return though its context has ended
@@ -88,4 +88,9 @@ func (s *story) told() []string {
 		i += same
 	}
 	return list
+}
+
+// oneLine is a short form of an error.
+func oneLine(err error) string {
+	return fmt.Sprintf("%.80s", strings.Join(strings.Fields(fmt.Sprint(err)), " "))
 }

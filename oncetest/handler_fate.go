@@ -43,6 +43,10 @@ func (s *sim) decide(a *act) {
 		s.settle(a)
 		return
 	}
+	if s.now() < s.outage {
+		s.refuse(a)
+		return
+	}
 	s.says(a, a.name)
 	s.tell(a, verdict{again: a.after != 0 || s.trace})
 	s.await()
@@ -68,9 +72,11 @@ func (s *sim) happens(a *act, kind Faults) bool {
 	case Switch:
 		s.held = slices.Insert(s.held, 0, a)
 	case FailBefore:
-		s.says(a, a.name+" fails")
-		s.tell(a, verdict{err: ErrInjected})
-		s.await()
+		s.refuse(a)
+	case Outage:
+		s.story.alone("an outage begins")
+		s.outage = s.now() + s.redelivery/2
+		s.refuse(a)
 	case LostAck:
 		s.says(a, "the ack is lost")
 		a.run.acked.Store(true)
@@ -93,6 +99,13 @@ func (s *sim) happens(a *act, kind Faults) bool {
 		return false
 	}
 	return true
+}
+
+// refuse lets a step fail that is not done.
+func (s *sim) refuse(a *act) {
+	s.says(a, a.name+" fails")
+	s.tell(a, verdict{err: ErrInjected})
+	s.await()
 }
 
 // behind goes on behind a step that was done.
@@ -120,19 +133,17 @@ func (s *sim) behind(a *act) {
 	s.await()
 }
 
-// runOf is the run that an act belongs to. Of a goroutine of a pipeline only the
-// item's key is known: it is taken for that of the message that was last begun when
-// the key was first met.
+// runOf is the run that an act belongs to: of a pipeline's goroutine that of the
+// item, and the latest one where nobody knows.
 func (s *sim) runOf(a *act) *run {
 	switch {
 	case a.run != nil:
 		return a.run
-	case a.key == "":
+	case a.item != nil:
+		return a.item
+	default:
 		return s.last
-	case s.known[a.key] == 0:
-		s.known[a.key] = s.last.id
 	}
-	return s.latest[s.known[a.key]]
 }
 
 func (s *sim) says(a *act, text string) { s.story.says(s.runOf(a), text) }
@@ -157,4 +168,5 @@ func (s *sim) cut(a *act) {
 		s.takeBack(r)
 	}
 	s.pass(r.deadline-s.now(), false)
+	s.until(func() bool { return r.ctx.Err() != nil }) // the clock's own goroutine ends it
 }

@@ -20,6 +20,7 @@ const (
 	LateAfterRestart                    // the same, after an orderly restart of the process
 	FailBefore                          // the step answers an error, and was not done
 	FailAfter                           // the step answers an error, and was done: a lost reply
+	Outage                              // from this step on all steps fail, for half of the time until a message comes again
 	CrashBefore                         // the process is killed before the step
 	CrashAfter                          // the process is killed after the step
 	CutBefore                           // the time-out passes before the step, which is not done
@@ -37,14 +38,14 @@ const (
 	Duplicates   = Copy | LateCopy | LostAck | Switch | Reorder // one process, nothing fails
 	TwoProcesses = CopyElsewhere | LateElsewhere
 	Restarts     = LateAfterRestart
-	Failures     = FailBefore | FailAfter
+	Failures     = FailBefore | FailAfter | Outage
 	Crashes      = CrashBefore | CrashAfter
 	Cuts         = CutBefore | CutAfter
 	AllFaults    = Faults(1<<kinds - 1)
 )
 
 var faultNames = [kinds]string{
-	"copy", "copy-elsewhere", "late-copy", "late-elsewhere", "late-after-restart", "fail-before", "fail-after",
+	"copy", "copy-elsewhere", "late-copy", "late-elsewhere", "late-after-restart", "fail-before", "fail-after", "outage",
 	"crash-before", "crash-after", "cut-before", "cut-after", "lost-ack", "switch", "reorder", "overflow",
 }
 

@@ -12,7 +12,10 @@ import (
 // makes one that reads src. It runs as long as the process does. The handler hands
 // it a delivery and waits for its settlement: it returns nil for Done, Duplicate,
 // Filtered and Shed, an error for Returned, and a permanent one for Dead.
-func Pipeline[M any](p *Process, build func(src oncepipe.Source[M]) *oncepipe.Pipeline) func(ctx context.Context, m M) error {
+//
+// key returns the key that a message's item has where steps are taken: from it the
+// simulation knows whose step it is.
+func Pipeline[M any, K ~string](p *Process, key func(M) K, build func(src oncepipe.Source[M]) *oncepipe.Pipeline) func(ctx context.Context, m M) error {
 	p.async = true
 	in := make(chan handed[M])
 	pipe := build(oncepipe.SourceFunc[M](func(ctx context.Context) (oncepipe.Delivery[M], error) {
@@ -31,6 +34,7 @@ func Pipeline[M any](p *Process, build func(src oncepipe.Source[M]) *oncepipe.Pi
 	}()
 	p.Cleanup(func() { <-ended })
 	return func(ctx context.Context, m M) error {
+		p.keys.Store(string(key(m)), ctx.Value(runKey{}))
 		h := handed[M]{m, make(chan oncepipe.Settlement, 1)}
 		select {
 		case in <- h:

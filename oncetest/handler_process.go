@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/oncepipe/oncepipe"
@@ -46,11 +47,13 @@ type Process struct {
 	stop     context.CancelCauseFunc
 	instance int
 	dead     atomic.Bool
-	async    bool // its work is done in goroutines of its own
+	async    bool     // its work is done in goroutines of its own
+	keys     sync.Map // of items of a pipeline, to their latest runs
 	started  atomic.Bool
-	runs     map[*run]struct{}
+	runs     []*run
 	cleanups cleanups
 	ask      func(a *act) verdict
+	order    *sync.Mutex // see ordered
 }
 
 // Context ends with the process.
@@ -90,7 +93,10 @@ func (p *Process) Step(ctx context.Context, name string, do func() error) error 
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", name, context.Cause(ctx))
 	}
-	if err := do(); err != nil || !v.again {
+	ordered(p.order)
+	err := do()
+	ordered(p.order)
+	if err != nil || !v.again {
 		return err
 	}
 	a.done = true
@@ -148,10 +154,14 @@ func (p *Process) act(ctx context.Context) *act {
 	if a.run, _ = ctx.Value(runKey{}).(*run); a.run != nil {
 		return a
 	}
+	key := ""
 	if batch := oncepipe.BatchFrom(ctx); len(batch) > 0 {
-		a.key = batch[0].Key
+		key = batch[0].Key
 	} else if info, ok := oncepipe.InfoFrom(ctx); ok {
-		a.key = info.Key
+		key = info.Key
+	}
+	if r, ok := p.keys.Load(key); ok {
+		a.item = r.(*run)
 	}
 	return a
 }

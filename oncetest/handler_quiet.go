@@ -34,9 +34,8 @@ func (w *watch) busy() bool {
 }
 
 // quiet reports whether no goroutine of the caller's bubble but the caller can
-// go on by itself. synctest.Wait doesn't serve here: it waits for goroutines that wait
-// for a lock, and it is for the caller to make the holder of that lock go on.
-// locked says that some do wait for one: then the bubble's clock can't advance.
+// go on by itself. Other than for synctest.Wait, a goroutine that waits for a lock
+// can't: it is for the caller to make the holder of the lock go on. locked says that some do wait for one: then the bubble's clock can't advance.
 //
 // The states are read off the runtime's own dump, since nothing else tells them.
 func (w *watch) quiet() (is, locked bool) {

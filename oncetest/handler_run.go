@@ -52,8 +52,8 @@ func (r *run) opening() string {
 // tell.
 type act struct {
 	process *Process
-	run     *run   // nil where the step's context isn't that of a handler
-	key     string // then: of the item, in a pipeline
+	run     *run // nil where the step's context isn't that of a handler
+	item    *run // then: the latest of the item's message, in a pipeline
 	name    string
 	ack     bool
 	done    bool // behind the step

@@ -89,6 +89,11 @@ func (s schedule) has(kind Faults) bool {
 	return slices.ContainsFunc(s.events, func(e event) bool { return e.kind == kind })
 }
 
+// within reports whether all that happens is allowed.
+func (s schedule) within(allowed Faults) bool {
+	return !slices.ContainsFunc(s.events, func(e event) bool { return e.kind&allowed == 0 })
+}
+
 func (s schedule) with(e event) schedule {
 	return schedule{s.messages, append(slices.Clone(s.events), e)}
 }
@@ -177,6 +182,7 @@ var simpler = map[Faults]Faults{
 	LateElsewhere:    LateCopy,
 	LateAfterRestart: LateCopy,
 	FailAfter:        LateCopy,
+	Outage:           FailBefore | FailAfter,
 	CrashBefore:      FailBefore | LateAfterRestart,
 	CrashAfter:       FailAfter | CrashBefore | LateAfterRestart,
 	CutBefore:        FailBefore,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -15,6 +16,9 @@ type lab struct {
 	timeout    time.Duration
 	redelivery time.Duration
 	realTime   bool
+	noLetters  bool          // a dead letter is a fault, whatever has failed
+	careful    bool          // look at each goroutine
+	beat       *atomic.Int64 // something has happened
 	watch      *watch
 	trace      bool // look at the effects after each step, for the story
 }
@@ -29,12 +33,15 @@ type outcome struct {
 // on, one at a time: each waits at its steps to be told. It is the broker, too.
 type sim struct {
 	lab
-	plan    schedule
-	program program
-	world   World
-	began   time.Time
-	signals chan signal
-	over    atomic.Bool
+	plan     schedule
+	program  program
+	world    World
+	began    time.Time
+	signals  chan signal
+	over     atomic.Bool
+	order    sync.Mutex            // taken and given back around what the program does: all of it is in one order
+	trouble  atomic.Pointer[error] // of the program's Effects
+	counting atomic.Int32          // calls of it that have not returned
 
 	processes map[int]*Process // that run, by instance
 	handlers  map[*Process]func(ctx context.Context, id, copy int) error
@@ -49,11 +56,10 @@ type sim struct {
 	async     bool
 	locked    bool // some goroutine waited for a lock when all was quiet
 
+	outage  time.Duration // when the last one ends
 	steps   []Faults
 	fired   int
-	ghosts  int            // runs of killed processes that have not ended
-	known   map[string]int // messages by the key that a pipeline knows them by
-	latest  map[int]*run
+	ghosts  int // runs of killed processes that have not ended
 	copies  map[int]int
 	dead    map[int]bool // messages that are dead letters
 	effects map[int]int  // last seen, for the story
@@ -69,13 +75,16 @@ func (l lab) simulate(plan schedule) outcome {
 		lab: l, plan: plan, signals: make(chan signal, 64), began: time.Now(),
 		processes: map[int]*Process{}, handlers: map[*Process]func(context.Context, int, int) error{},
 		instance: map[*delivery]int{}, copies: map[int]int{}, dead: map[int]bool{},
-		going: map[any]bool{}, known: map[string]int{}, latest: map[int]*run{}, effects: map[int]int{}, inside: map[int]*run{}, replies: map[int]*any{},
+		going: map[any]bool{}, effects: map[int]int{}, inside: map[int]*run{}, replies: map[int]*any{},
 	}
 	s.program = s.open(&s.world)
 	s.main()
 	s.end()
 	if s.fail != nil {
 		s.fail.Story, s.fail.Replay = s.story.told(), plan.String()
+	}
+	if err := s.trouble.Load(); err != nil {
+		panic(*err)
 	}
 	return outcome{steps: s.steps, fail: s.fail}
 }
@@ -155,9 +164,9 @@ func (s *sim) begin(d *delivery) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithValue(p.ctx, runKey{}, r), s.timeout)
 	r.ctx, r.deadline = ctx, s.now()+s.timeout
-	s.last, s.latest[d.id] = r, r
+	s.last = r
 	s.active++
-	p.runs[r] = struct{}{}
+	p.runs = append(p.runs, r)
 	s.going[r] = true
 	go s.perform(r, s.handlers[p], cancel)
 	s.await()
@@ -170,7 +179,7 @@ func (s *sim) process(instance int) *Process {
 		return p
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
-	p := &Process{ctx: ctx, stop: stop, instance: instance, ask: s.ask, runs: map[*run]struct{}{}}
+	p := &Process{ctx: ctx, stop: stop, instance: instance, ask: s.ask, order: &s.order}
 	s.processes[instance] = p
 	s.handlers[p] = s.program.start(p)
 	p.started.Store(true)
@@ -178,9 +187,25 @@ func (s *sim) process(instance int) *Process {
 	return p
 }
 
+// running lists the processes that run, the first instance first.
+func (s *sim) running() []*Process {
+	var list []*Process
+	for instance := 1; instance <= 2; instance++ {
+		if p := s.processes[instance]; p != nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
 // ask is called by the program's goroutines.
 func (s *sim) ask(a *act) verdict {
 	if s.over.Load() {
+		return verdict{kill: true}
+	}
+	if a.process.dead.Load() && a.run == nil {
+		// Who makes a goroutine anew when one has ended must not do so for ever at one instant.
+		time.Sleep(s.redelivery)
 		return verdict{kill: true}
 	}
 	s.signals <- signal{act: a}
@@ -200,7 +225,7 @@ func (s *sim) kill(p *Process) {
 	}
 	s.held = slices.DeleteFunc(s.held, mine)
 	s.ready = slices.DeleteFunc(s.ready, mine)
-	for r := range p.runs {
+	for _, r := range p.runs {
 		s.active--
 		s.ghosts++
 		if !r.settled && !r.void {
@@ -257,7 +282,7 @@ func (s *sim) tell(a *act, v verdict) {
 // end kills what is left.
 func (s *sim) end() {
 	s.over.Store(true)
-	for _, p := range s.processes {
+	for _, p := range s.running() {
 		p.dead.Store(true)
 		p.stop(errKilled)
 		s.aside(p.cleanups.call)
@@ -273,5 +298,6 @@ func (s *sim) end() {
 		}
 		s.ready = nil
 	}
+	s.until(func() bool { return s.counting.Load() == 0 })
 	s.world.cleanups.call()
 }

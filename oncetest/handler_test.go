@@ -355,9 +355,10 @@ func transaction(ctx context.Context, p *oncetest.Process, marks *table, key str
 
 var goodHandlers = []struct {
 	name  string
+	share int
 	start func(p *oncetest.Process, effects, marks *table) handler
 }{
-	{"a unique constraint", func(p *oncetest.Process, effects, _ *table) handler {
+	{"a unique constraint", 1, func(p *oncetest.Process, effects, _ *table) handler {
 		return func(ctx context.Context, o order) error {
 			err := p.Step(ctx, "insert", func() error { return effects.insertUnique(row{o.ID, o.ID}) })
 			if errors.Is(err, errExists) {
@@ -366,7 +367,7 @@ var goodHandlers = []struct {
 			return err
 		}
 	}},
-	{"a mark in the transaction", func(p *oncetest.Process, effects, marks *table) handler {
+	{"a mark in the transaction", 1, func(p *oncetest.Process, effects, marks *table) handler {
 		return func(ctx context.Context, o order) error {
 			return transaction(ctx, p, marks, o.ID, func(tx *[]func()) error {
 				return p.Step(ctx, "insert", func() error {
@@ -376,10 +377,10 @@ var goodHandlers = []struct {
 			})
 		}
 	}},
-	{"a provider that takes keys", func(p *oncetest.Process, effects, _ *table) handler {
+	{"a provider that takes keys", 1, func(p *oncetest.Process, effects, _ *table) handler {
 		return func(ctx context.Context, o order) error { return charge(ctx, p, effects, o.ID, o) }
 	}},
-	{"the same under a lock of the process", func(p *oncetest.Process, effects, _ *table) handler {
+	{"the same under a lock of the process", 10, func(p *oncetest.Process, effects, _ *table) handler {
 		var mu sync.Mutex
 		return func(ctx context.Context, o order) error {
 			mu.Lock()
@@ -387,7 +388,7 @@ var goodHandlers = []struct {
 			return charge(ctx, p, effects, o.ID, o)
 		}
 	}},
-	{"a wait that heeds the context", func(p *oncetest.Process, effects, _ *table) handler {
+	{"a wait that heeds the context", 1, func(p *oncetest.Process, effects, _ *table) handler {
 		return func(ctx context.Context, o order) error {
 			for {
 				if err := charge(ctx, p, effects, o.ID, o); err == nil || ctx.Err() != nil {
@@ -443,13 +444,13 @@ func TestHandler(t *testing.T) {
 		mustBlame(t, oncetest.Twice, onceService(oncepipe.OnceConfig[order, string]{}, randomKey))
 	})
 	for _, good := range goodHandlers {
-		t.Run("good/"+good.name, func(t *testing.T) { clean(t, service(good.start)) })
+		t.Run("good/"+good.name, func(t *testing.T) { clean(t, good.share, service(good.start)) })
 	}
 	t.Run("good/Once, and a provider that takes keys", func(t *testing.T) {
-		clean(t, onceService(oncepipe.OnceConfig[order, string]{}, tokenKey))
+		clean(t, 1, onceService(oncepipe.OnceConfig[order, string]{}, tokenKey))
 	})
 	t.Run("good/Once at most once", func(t *testing.T) {
-		clean(t, onceService(oncepipe.OnceConfig[order, string]{AtMostOnce: true}, randomKey))
+		clean(t, 1, onceService(oncepipe.OnceConfig[order, string]{AtMostOnce: true}, randomKey))
 	})
 }
 
@@ -478,13 +479,15 @@ func mustBlame(t *testing.T, want oncetest.Blame, s oncetest.Service[order]) {
 	}
 }
 
-func clean(t *testing.T, s oncetest.Service[order]) {
+// clean tries 10 000 schedules, or a share of them for what takes long.
+func clean(t *testing.T, share int, s oncetest.Service[order]) {
 	s.Schedules = 10_000
 	if raceEnabled {
 		s.Schedules = 1_000
 	} else if testing.Short() {
 		s.Schedules = 500
 	}
+	s.Schedules /= share
 	start := time.Now()
 	oncetest.Handler(t, s)
 	t.Logf("%.0f schedules a second", float64(s.Schedules)/time.Since(start).Seconds())

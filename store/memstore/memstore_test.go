@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/oncepipe/oncepipe"
-	"github.com/oncepipe/oncepipe/oncetest/storetest"
+	"github.com/oncepipe/oncepipe/oncetest"
 	"github.com/oncepipe/oncepipe/store/memstore"
 )
 
 func TestContract(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, rule storetest.Rule) {
+	oncetest.Store(t, func(t *testing.T, check func(*testing.T, oncetest.StoreEnv)) {
 		synctest.Test(t, func(t *testing.T) {
 			const maxResult = 1000
-			rule(t, storetest.Env{
+			check(t, oncetest.StoreEnv{
 				Store:     memstore.New(memstore.Config{Retention: time.Hour, MaxResult: maxResult}),
 				Advance:   time.Sleep,
 				Retention: time.Hour,

@@ -289,6 +289,9 @@ var mysql = &dialect{
 // argument wherever it stands, and ? the one behind the last that was seen. No
 // text of ours has a question mark that is not a placeholder.
 func (d *dialect) placed(text string) string {
+	if d.places == mixed {
+		return text
+	}
 	var b strings.Builder
 	last := 0
 	for {
@@ -307,10 +310,8 @@ func (d *dialect) placed(text string) string {
 		switch d.places {
 		case dollars:
 			b.WriteString("$" + strconv.Itoa(n))
-		case inOrder:
-			b.WriteString("?")
 		default:
-			b.WriteString("?" + number)
+			b.WriteString("?")
 		}
 		text = rest
 	}

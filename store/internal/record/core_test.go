@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/oncepipe/oncepipe"
-	"github.com/oncepipe/oncepipe/oncetest/storetest"
+	"github.com/oncepipe/oncepipe/oncetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,9 +19,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestContract(t *testing.T) {
 	for _, oneWriter := range []bool{true, false} {
 		t.Run(fmt.Sprint("oneWriter=", oneWriter), func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T, rule storetest.Rule) {
+			oncetest.Store(t, func(t *testing.T, check func(*testing.T, oncetest.StoreEnv)) {
 				synctest.Test(t, func(t *testing.T) {
-					rule(t, storetest.Env{
+					check(t, oncetest.StoreEnv{
 						Store: newStore(newFakeDB(), oneWriter), Advance: time.Sleep, Retention: retention, MaxResult: 1000,
 					})
 				})
@@ -50,11 +50,11 @@ func (s *two) Claim(ctx context.Context, reqs []oncepipe.ClaimRequest) ([]oncepi
 }
 
 func TestContract_OfTwoProcesses(t *testing.T) {
-	storetest.RunRaces(t, func(t *testing.T, rule storetest.Rule) {
+	oncetest.StoreRaces(t, func(t *testing.T, check func(*testing.T, oncetest.StoreEnv)) {
 		synctest.Test(t, func(t *testing.T) {
 			d := newFakeDB()
 			st := &two{Store: newStore(d, false), other: newStore(d, false)}
-			rule(t, storetest.Env{Store: st, Advance: time.Sleep, Retention: retention, MaxResult: 1000})
+			check(t, oncetest.StoreEnv{Store: st, Advance: time.Sleep, Retention: retention, MaxResult: 1000})
 		})
 	})
 }

@@ -1,0 +1,83 @@
+package oncetest
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestQuiet(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		begin        func() (end func())
+		quiet, stuck bool
+	}{
+		{"nobody else", func() func() { return func() {} }, true, false},
+		{"a sleep", func() func() {
+			done := make(chan int)
+			go func() { defer close(done); time.Sleep(time.Second) }()
+			return func() { <-done }
+		}, true, false},
+		{"a channel of the bubble", func() func() {
+			c := make(chan int)
+			go func() { <-c }()
+			return func() { close(c) }
+		}, true, false},
+		{"a WaitGroup", func() func() {
+			var wg sync.WaitGroup
+			wg.Add(1)
+			go wg.Wait()
+			return wg.Done
+		}, true, false},
+		{"a Mutex", func() func() {
+			var mu sync.Mutex
+			mu.Lock()
+			go func() { mu.Lock(); defer mu.Unlock() }()
+			return mu.Unlock
+		}, true, true},
+		{"an RWMutex", func() func() {
+			var mu sync.RWMutex
+			mu.Lock()
+			go func() { mu.RLock(); defer mu.RUnlock() }()
+			return mu.Unlock
+		}, true, true},
+		{"a channel from outside", func() func() {
+			go func() { <-outside }()
+			return func() { outside <- 1 }
+		}, false, false},
+		{"work", func() func() {
+			stop := make(chan int)
+			go func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			}()
+			return func() { close(stop) }
+		}, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				end := c.begin()
+				w := newWatch()
+				// A goroutine that has just begun may not be where it will wait.
+				var is, locked bool
+				for range 1000 {
+					if is, locked = w.quiet(); is == c.quiet && locked == c.stuck {
+						break
+					}
+				}
+				if is != c.quiet || locked != c.stuck {
+					t.Errorf("quiet %v, locked %v", is, locked)
+				}
+				end()
+			})
+		})
+	}
+}
+
+var outside = make(chan int)
