@@ -78,7 +78,8 @@ servers: $(SERVERS) ## PostgreSQL, MariaDB and Redis until Ctrl-C; prints their 
 $(SERVERS): always
 	@go build -o $@ ./integration/servers
 
-bench: $(SERVERS) ## what a hop, the guard, a parked item and a store cost; fails above a limit
+bench: $(SERVERS) ## what chans, a hop, the guard, a parked item and a store cost; fails above a limit
+	go run ./bench/chans
 	go run ./bench/core
 	$(SERVERS) -fsync -- go run ./bench/stores
 

@@ -265,8 +265,8 @@ func TestStepDB_Kill(t *testing.T) {
 				if err := insertIn(t.Context(), db, "b"); err == nil {
 					t.Error("a process that is dead goes on")
 				}
-				if len(*told) != steps {
-					t.Errorf("steps %q of a process that is dead", *told)
+				if len(*told) != steps || fake.ever != 1 {
+					t.Errorf("steps %q of a process that is dead, on %d connections", *told, fake.ever)
 				}
 				p.cleanups.call()
 				if n := fake.has("a"); n != c.rows || fake.has("b") != 0 {
@@ -336,6 +336,17 @@ func TestStepDB_EndWaitsForTheStatement(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A connection that comes when its process has ended is closed at once.
+func TestStepDB_LateConnection(t *testing.T) {
+	fake := &fakeDB{}
+	p, _ := stepping(well)
+	late := &stepConnector{Connector: fake, p: p}
+	late.close()
+	if _, err := late.Connect(t.Context()); !errors.Is(err, driver.ErrBadConn) || fake.ever != 1 || fake.conns != 0 {
+		t.Errorf("%v, %d connections of %d are open", err, fake.conns, fake.ever)
+	}
 }
 
 type slowConn struct {

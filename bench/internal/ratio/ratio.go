@@ -52,6 +52,15 @@ func (t Times) Over(base Times) float64 {
 	return median(quotients)
 }
 
+// Median is the median of the times.
+func (t Times) Median() time.Duration {
+	all := make([]float64, len(t))
+	for i := range t {
+		all[i] = float64(t[i])
+	}
+	return time.Duration(median(all))
+}
+
 // Minus is what t took longer than base, round by round.
 func (t Times) Minus(base Times) Times {
 	more := make(Times, len(t))
@@ -59,6 +68,15 @@ func (t Times) Minus(base Times) Times {
 		more[i] = t[i] - base[i]
 	}
 	return more
+}
+
+// Mallocs is the number of allocations while run runs.
+func Mallocs(run func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	run()
+	runtime.ReadMemStats(&after)
+	return after.Mallocs - before.Mallocs
 }
 
 func median(of []float64) float64 {

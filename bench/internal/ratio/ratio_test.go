@@ -59,3 +59,22 @@ func TestMinus(t *testing.T) {
 		t.Errorf("Minus = %v, want %v", got, want)
 	}
 }
+
+func TestMedian(t *testing.T) {
+	for want, times := range map[time.Duration]Times{3: {3}, 4: {2, 6}, 5: {9, 5, 1}} {
+		if got := times.Median(); got != want {
+			t.Errorf("median of %v = %v, want %v", times, got, want)
+		}
+	}
+}
+
+func TestMallocs(t *testing.T) {
+	var kept [100]*int
+	if got := Mallocs(func() {
+		for i := range kept {
+			kept[i] = new(int)
+		}
+	}); got < 100 || got > 1000 {
+		t.Errorf("%d allocations, want 100", got)
+	}
+}
