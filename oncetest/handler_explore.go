@@ -17,6 +17,7 @@ type explorer struct {
 	messages  int
 	seed      uint64
 	tried     int
+	locks     bool // some run has waited for a lock
 }
 
 func (x *explorer) defaults() {
@@ -132,13 +133,19 @@ func (x *explorer) report(s schedule, out outcome, err error) error {
 // wake any more, these stay.
 func (x *explorer) try(s schedule) (outcome, error) {
 	x.tried++
+	x.careful = x.locks || x.tried <= carefulFirst
 	a, ok := x.attempt(s)
 	if !ok {
-		x.careful = true
+		x.careful, x.locks = true, true
 		a, _ = x.attempt(s)
 	}
+	x.locks = x.locks || a.locked
 	return a.outcome, a.err
 }
+
+// carefulFirst is how many schedules are run carefully. When no run has waited for
+// a lock in these, it is unlikely that one will.
+const carefulFirst = 200
 
 type answer struct {
 	outcome
@@ -153,7 +160,7 @@ func (x *explorer) attempt(s schedule) (a answer, ok bool) {
 		defer close(ended)
 		x.run(s, answers)
 	}()
-	stall := time.NewTicker(100 * time.Millisecond)
+	stall := time.NewTicker(500 * time.Millisecond)
 	defer stall.Stop()
 	for beat := int64(-1); ; beat = x.beat.Load() {
 		select {

@@ -25,8 +25,9 @@ type lab struct {
 
 // outcome is what came of a schedule.
 type outcome struct {
-	steps []Faults // what could have happened at each
-	fail  *Failure
+	steps  []Faults // what could have happened at each
+	fail   *Failure
+	locked bool // some run has waited for a lock
 }
 
 // sim runs one schedule. Its goroutine decides which one of the program's goes
@@ -43,18 +44,19 @@ type sim struct {
 	trouble  atomic.Pointer[error] // of the program's Effects
 	counting atomic.Int32          // calls of it that have not returned
 
-	processes map[int]*Process // that run, by instance
-	handlers  map[*Process]func(ctx context.Context, id, copy int) error
-	ready     []*act      // at a step that was not decided yet
-	urgent    []*delivery // to be run before what is held
-	instance  map[*delivery]int
-	held      []*act       // the last one goes on first
-	queue     []*delivery  // to be run when nothing is held
-	later     []*delivery  // to be repeated
-	active    int          // runs and cleanups of living processes
-	going     map[any]bool // what was told to go on and has not been heard of since
-	async     bool
-	locked    bool // some goroutine waited for a lock when all was quiet
+	processes  map[int]*Process // that run, by instance
+	handlers   map[*Process]func(ctx context.Context, id, copy int) error
+	ready      []*act      // at a step that was not decided yet
+	urgent     []*delivery // to be run before what is held
+	instance   map[*delivery]int
+	held       []*act       // the last one goes on first
+	queue      []*delivery  // to be run when nothing is held
+	later      []*delivery  // to be repeated
+	active     int          // runs and cleanups of living processes
+	going      map[any]bool // what was told to go on and has not been heard of since
+	async      bool
+	everLocked bool
+	locked     bool // some goroutine waited for a lock when all was quiet
 
 	outage  time.Duration // when the last one ends
 	steps   []Faults
@@ -86,7 +88,7 @@ func (l lab) simulate(plan schedule) outcome {
 	if err := s.trouble.Load(); err != nil {
 		panic(*err)
 	}
-	return outcome{steps: s.steps, fail: s.fail}
+	return outcome{steps: s.steps, fail: s.fail, locked: s.everLocked}
 }
 
 func (s *sim) main() {

@@ -15,6 +15,7 @@ type stepConn struct {
 
 	lock   chan struct{} // of what is below and of Conn; a channel, as the clock stands still for who waits for a mutex
 	closed bool
+	tx     driver.Tx // that is open
 }
 
 var _ interface {
@@ -72,8 +73,11 @@ func answered[A any](ctx context.Context, c *stepConn, name string, do func() (A
 
 // BeginTx implements driver.ConnBeginTx.
 func (c *stepConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	tx, err := answered(ctx, c, "begin", func() (driver.Tx, error) {
-		return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
+	tx, err := answered(ctx, c, "begin", func() (tx driver.Tx, err error) {
+		if tx, err = c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts); err == nil {
+			c.tx = tx
+		}
+		return tx, err
 	})
 	if err != nil {
 		return nil, err
@@ -172,6 +176,9 @@ func (c *stepConn) PrepareContext(ctx context.Context, query string) (driver.Stm
 func (c *stepConn) Close() error {
 	return c.use(func() error {
 		c.closed = true
+		if c.tx != nil {
+			_ = c.tx.Rollback() // a driver may keep it where statements are open
+		}
 		return c.Conn.Close()
 	})
 }

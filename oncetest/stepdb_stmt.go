@@ -16,10 +16,20 @@ type stepTx struct {
 }
 
 // Commit implements driver.Tx.
-func (t stepTx) Commit() error { return t.c.step(t.ctx, "commit", t.Tx.Commit) }
+func (t stepTx) Commit() error {
+	return t.c.step(t.ctx, "commit", func() error { return t.end(t.Tx.Commit) })
+}
 
 // Rollback implements driver.Tx.
-func (t stepTx) Rollback() error { return t.c.use(t.Tx.Rollback) }
+func (t stepTx) Rollback() error { return t.c.use(func() error { return t.end(t.Tx.Rollback) }) }
+
+func (t stepTx) end(do func() error) error {
+	err := do()
+	if err == nil {
+		t.c.tx = nil
+	}
+	return err
+}
 
 type contextStmt interface {
 	driver.Stmt
