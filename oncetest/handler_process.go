@@ -47,8 +47,9 @@ type Process struct {
 	stop     context.CancelCauseFunc
 	instance int
 	dead     atomic.Bool
-	async    bool     // its work is done in goroutines of its own
-	keys     sync.Map // of items of a pipeline, to their latest runs
+	late     atomic.Int64 // steps that were asked for when it was dead
+	async    bool         // its work is done in goroutines of its own
+	keys     sync.Map     // of items of a pipeline, to their latest runs
 	started  atomic.Bool
 	runs     []*run
 	cleanups cleanups

@@ -205,9 +205,11 @@ func (s *sim) ask(a *act) verdict {
 	if s.over.Load() {
 		return verdict{kill: true}
 	}
-	if a.process.dead.Load() && a.run == nil {
+	if a.process.dead.Load() {
 		// Who makes a goroutine anew when one has ended must not do so for ever at one instant.
-		time.Sleep(s.redelivery)
+		if a.process.late.Add(1) > 1000 {
+			time.Sleep(s.redelivery)
+		}
 		return verdict{kill: true}
 	}
 	s.signals <- signal{act: a}

@@ -41,7 +41,7 @@ func Example_chargeInTx() {
 	fmt.Println(oncetest.CheckHandler(charging(ChargeInTx)))
 	// Output:
 	// twice: order-1 has 2 effects
-	//    1. order-1 is delivered: begin, insert orders, POST /charges, its reply is lost, returns "Post \"https://pay.example/charges\": POST /charges: injected failure"
+	//    1. order-1 is delivered: begin, insert orders, POST /charges, its reply is lost, returns an error: Post "https://pay.example/charges": POST /charges: injected failure
 	//    2. order-1 comes again: begin, insert orders, POST /charges → 2 effects
 }
 
@@ -59,7 +59,7 @@ func Example_chargeWithNewKey() {
 	fmt.Println(oncetest.CheckHandler(charging(ChargeWithNewKey)))
 	// Output:
 	// twice: order-1 has 2 effects
-	//    1. order-1 is delivered: begin, insert orders, POST /charges, its reply is lost, returns "Post \"https://pay.example/charges\": POST /charges: injected failure"
+	//    1. order-1 is delivered: begin, insert orders, POST /charges, its reply is lost, returns an error: Post "https://pay.example/charges": POST /charges: injected failure
 	//    2. order-1 comes again: begin, insert orders, POST /charges → 2 effects
 }
 
@@ -89,7 +89,7 @@ func Example_chargeOnce() {
 	fmt.Println(oncetest.CheckHandler(remembering(ChargeOnce)))
 	// Output:
 	// twice: order-1 has 2 effects
-	//    1. order-1 is delivered: claim, POST /charges (1 effect), its reply is lost, release, returns "Post \"https://pay.example/charges\": POST /charges: injected failure"
+	//    1. order-1 is delivered: claim, POST /charges (1 effect), its reply is lost, release, returns an error: Post "https://pay.example/charges": POST /charges: injected failure
 	//    2. order-1 comes again: claim, POST /charges → 2 effects
 }
 

@@ -52,7 +52,7 @@ func Example_markBeside() {
 	fmt.Println(oncetest.CheckHandler(inDatabase(ledger, "ledger", MarkBeside)))
 	// Output:
 	// lost: order-1 is acknowledged, and its effect is not there
-	//    1. order-1 is delivered: insert done, its reply is lost, returns "insert done: injected failure"
+	//    1. order-1 is delivered: insert done, its reply is lost, returns an error: insert done: injected failure
 	//    2. order-1 comes again: insert done, ack
 }
 
