@@ -22,6 +22,7 @@ type claim struct {
 	st     Store
 	policy ClaimPolicy
 	outer  *claim          // of a Dedup before; nil: none
+	each   []*claim        // of a group's members, which is all that a group's claim has but for the context
 	scope  *scope          // of the item
 	ctx    context.Context // once acquired: ends with ErrLeaseLost, and with the pipeline's handlers
 	end    context.CancelCauseFunc
@@ -107,6 +108,13 @@ func (c *claim) ready() error {
 	case c.lost():
 		return ErrLeaseLost
 	case c.hold != nil:
+		return nil
+	case c.each != nil:
+		for _, m := range c.each {
+			if err := m.ready(); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
 	c.asked = true

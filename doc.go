@@ -60,7 +60,7 @@
 // stream.go and fanout.go (inline operators), buffer.go and queue.go (what stands
 // between stages), stage.go and worker.go (how an item runs), failure.go and
 // retry.go (what becomes of one that failed, the lane of parked items), batch.go and
-// batcher.go (many at once), sequence.go (order), dedup*.go and guard*.go (duplicates), claim.go
+// batcher.go (many at once), transduce*.go (steps with a memory), sequence.go (order), dedup*.go and guard*.go (duplicates), claim.go
 // (the right to a key behind a Dedup with a store), key.go (keys), store.go (the
 // contract), stores.go (what a pipeline does for its stores), once.go and lease.go
 // (effects outside), tx.go (effects inside), errors.go, deadletter.go, letters.go and

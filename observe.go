@@ -103,7 +103,7 @@ type SourceStats struct {
 // StageStats is what a stage has done and is doing.
 type StageStats struct {
 	Name string
-	Kind string // stage, trystage, sink, batchstage or batchsink
+	Kind string // stage, trystage, sink, batchstage, batchsink or transduce
 
 	Depth, Capacity int   // of the buffer before it
 	Workers, Slots  int   // as configured
@@ -125,7 +125,7 @@ type StageStats struct {
 	Replayed int64 // successes that were a recorded result, without a run
 
 	Batches   int64 // calls of a batch function, those for parts of a batch included
-	Gathering int64 // items of the batch that is being filled
+	Gathering int64 // items of the batch that is being filled, or kept by the steps of a Transduce
 }
 
 // DedupStats is what a Dedup has done and is doing.

@@ -156,6 +156,7 @@ func PerPartition() Option {
 }
 
 // BatchSize is how many items a batch holds at most; DefaultBatchSize by default.
+// In a Transduce it is how many its steps may keep; DefaultKept by default.
 // It can't be more than RetryPolicy.Slots. Where that is 0, a BatchStage has
 // DefaultSlots, or as many as two batches for each worker need if that is more.
 func BatchSize(n int) Option {
@@ -168,7 +169,8 @@ func BatchSize(n int) Option {
 }
 
 // BatchWait is how long a batch may wait to be filled, from its first item. By
-// default, 0, it takes what is queued and runs.
+// default, 0, it takes what is queued and runs. In a Transduce it is how long a
+// step may keep a value; DefaultKeptFor by default.
 func BatchWait(d time.Duration) Option {
 	return func(o *options) {
 		o.set("BatchWait")

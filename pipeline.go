@@ -121,6 +121,7 @@ type Pipeline struct {
 
 	stopOnce sync.Once
 	stopErr  error
+	endOnce  sync.Once
 	stopping chan struct{}
 }
 
@@ -320,11 +321,12 @@ func (p *Pipeline) result(abandoned []AbandonedHandler) error {
 
 // stop makes the pipeline drain because of err.
 func (p *Pipeline) stop(err error) {
-	p.stopOnce.Do(func() {
-		p.stopErr = err
-		close(p.stopping)
-	})
+	p.stopOnce.Do(func() { p.stopErr = err })
+	p.end()
 }
+
+// end makes the pipeline drain.
+func (p *Pipeline) end() { p.endOnce.Do(func() { close(p.stopping) }) }
 
 // spawn runs fn in a goroutine that Run waits for.
 func (p *Pipeline) spawn(fn func()) {
@@ -382,7 +384,7 @@ func (p *Pipeline) Stats() Stats {
 // NodeInfo describes a source, stage or Dedup of a pipeline.
 type NodeInfo struct {
 	Name string
-	Kind string   // source, dedup, stage, trystage, sink, batchstage or batchsink
+	Kind string   // source, dedup, stage, trystage, sink, batchstage, batchsink or transduce
 	From []string // what it reads from
 }
 

@@ -182,34 +182,36 @@ func (w *worker[A, B]) nextSlow(j *job[A]) bool {
 			s.lane.wake()
 			return false
 		}
-		switch {
-		case s.seq != nil:
-			select {
-			case *j = <-s.seq.work:
-				return true
-			case <-s.lane.ready:
-				if w.due(j) {
-					return true
-				}
-			}
-		case w.holding:
-			if w.await(j) {
-				return true
-			}
-		case s.inputClosed.Load():
-			<-s.lane.ready
-			if w.due(j) {
-				return true
-			}
-		default:
-			select {
-			case s.slots <- struct{}{}:
-				w.holding = true
-			case <-s.lane.ready:
-				if w.due(j) {
-					return true
-				}
-			}
+		if w.waitOnce(j) {
+			return true
+		}
+	}
+}
+
+// waitOnce waits until there is an item, which it takes into j, or something
+// else to look at.
+func (w *worker[A, B]) waitOnce(j *job[A]) bool {
+	s := w.s
+	switch {
+	case s.seq != nil:
+		select {
+		case *j = <-s.seq.work:
+			return true
+		case <-s.lane.ready:
+			return w.due(j)
+		}
+	case w.holding:
+		return w.await(j)
+	case s.inputClosed.Load():
+		<-s.lane.ready
+		return w.due(j)
+	default:
+		select {
+		case s.slots <- struct{}{}:
+			w.holding = true
+			return false
+		case <-s.lane.ready:
+			return w.due(j)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package chans
 
-import "runtime/debug"
+import (
+	"runtime/debug"
+	"slices"
+)
 
 // Driver drives a run for code that has a source of its own, as PipeThrough does
 // for channels: it puts values in and is given what comes out. It is not safe for
@@ -65,6 +68,9 @@ func (r *Run) origins(list []Origin) []Origin {
 func (d *Driver[A]) Put(v A, origin Origin) error {
 	d.run.begin(origin)
 	d.run.tracked = d.run.tracked || origin != nil
+	if d.run.remembers && origin != nil {
+		d.run.current()
+	}
 	if err := try(d.in, v); err != nil {
 		return d.onError(failure(v, err))
 	}
@@ -120,16 +126,47 @@ func (d *Driver[A]) Stopped() bool { return d.run.stopped }
 // called.
 func (d *Driver[A]) Stop() { d.run.Stop() }
 
+// Remembers reports whether steps of the run note what has passed them, as
+// Distinct and Dedupe do.
+func (d *Driver[A]) Remembers() bool { return d.run.remembers }
+
+// Last returns what makes the steps of the run forget the value of the last Put,
+// which had an origin: for drivers that learn of a failure when the value has long
+// been taken. It is called as the methods are, not at the same time as one of
+// them. It is nil for a run that doesn't remember.
+func (d *Driver[A]) Last() (forget func()) {
+	if !d.run.remembers || len(d.run.lots) == 0 {
+		return nil
+	}
+	l := d.run.lots[0]
+	return func() { l.lose(nil) }
+}
+
+// Flush makes the steps give on what they have kept, before its time. The run
+// goes on.
+func (d *Driver[A]) Flush() error {
+	for _, flush := range slices.Backward(d.run.flushes) {
+		if err := d.giveOn(flush); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Close makes the steps give on what they have kept. Only the first call does.
 func (d *Driver[A]) Close() error {
 	if d.closed {
 		return nil
 	}
 	d.closed = true
+	return d.giveOn(d.in.Close)
+}
+
+func (d *Driver[A]) giveOn(kept func()) error {
 	d.run.begin(nil)
 	err := func() (err error) {
 		defer rescue(&err)
-		d.in.Close()
+		kept()
 		return nil
 	}()
 	if err != nil {

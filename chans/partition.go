@@ -7,7 +7,7 @@ package chans
 func PartitionAll[T any](n int) Xform[T, []T] {
 	atLeast1(n, "PartitionAll")
 	return func(r *Run, next Sink[[]T]) Sink[T] {
-		g := grouping[T]{r: r, next: next}
+		g := newGrouping(r, next)
 		return Sink[T]{func(v T) error {
 			g.add(v)
 			if len(g.values) == n {
@@ -25,7 +25,7 @@ func PartitionAll[T any](n int) Xform[T, []T] {
 // A group that a later step fails for is the Value of the ItemError.
 func PartitionBy[T any, K comparable](key func(T) K) Xform[T, []T] {
 	return func(r *Run, next Sink[[]T]) Sink[T] {
-		g := grouping[T]{r: r, next: next}
+		g := newGrouping(r, next)
 		var current K
 		return Sink[T]{func(v T) error {
 			k := key(v)
@@ -50,6 +50,12 @@ type grouping[T any] struct {
 	hold   Hold
 }
 
+func newGrouping[T any](r *Run, next Sink[[]T]) *grouping[T] {
+	g := &grouping[T]{r: r, next: next}
+	r.OnFlush(g.flushRest)
+	return g
+}
+
 func (g *grouping[T]) add(v T) {
 	g.values = append(g.values, v)
 	g.hold.Keep(g.r)
@@ -63,9 +69,13 @@ func (g *grouping[T]) flush() {
 	Release(g.r, &g.hold, g.next, group)
 }
 
-func (g *grouping[T]) close() {
+func (g *grouping[T]) flushRest() {
 	if len(g.values) > 0 {
 		g.flush()
 	}
+}
+
+func (g *grouping[T]) close() {
+	g.flushRest()
 	g.next.Close()
 }

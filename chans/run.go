@@ -16,6 +16,9 @@ type course struct {
 	stopped bool
 	// tracked says that somebody wants to hear what becomes of kept values.
 	tracked bool
+	// remembers says that a step notes what has passed it.
+	remembers bool
+	flushes   []func() // of the steps that keep values, the last step first
 	// lots are the inputs that the value which is being put stems from. They are
 	// made when a step keeps it.
 	lots   []*lot
@@ -54,8 +57,12 @@ func (r *Run) Stop() { r.stopped = true }
 // Stopped reports whether a step, or the driver, has stopped the run.
 func (r *Run) Stopped() bool { return r.stopped }
 
-// track makes the run follow kept values.
-func (r *Run) track() { r.tracked = true }
+// track makes the run follow kept values, for a step that notes what has passed.
+func (r *Run) track() { r.tracked, r.remembers = true, true }
+
+// OnFlush is called by a step when it is made, if it keeps values: flush gives on
+// what it has kept, before its time, and leaves it as it was at the beginning.
+func (r *Run) OnFlush(flush func()) { r.flushes = append(r.flushes, flush) }
 
 // begin starts the way of an input. Mostly there is nothing to change.
 func (r *Run) begin(o Origin) {
@@ -135,20 +142,23 @@ func Release[T any](r *Run, h *Hold, next Sink[T], v T) {
 	h.lots, h.last = nil, nil
 	outer, origin := r.lots, r.origin
 	r.lots, r.origin = lots, nil
-	err := try(next, v)
-	r.lots, r.origin = outer, origin
-	if err != nil {
-		var by *Run
-		by, err = r.report(failure(v, err))
+	err := ErrGoexit
+	defer func() {
+		r.lots, r.origin = outer, origin
+		if err != nil {
+			var by *Run
+			by, err = r.report(failure(v, err))
+			for _, l := range lots {
+				l.lose(by)
+			}
+		}
 		for _, l := range lots {
-			l.lose(by)
+			if l.origin != nil {
+				l.origin.Release(err)
+			}
 		}
-	}
-	for _, l := range lots {
-		if l.origin != nil {
-			l.origin.Release(err)
-		}
-	}
+	}()
+	err = try(next, v)
 }
 
 // lose takes back what steps have noted about a lot.
