@@ -2,8 +2,11 @@ package oncetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
@@ -18,7 +21,8 @@ type Service[M any] struct {
 	Message func(id, copy int) M
 
 	// New makes the part of the world that outlives a process, such as an empty
-	// database. It is called for every schedule.
+	// database. It is called for every schedule; what it doesn't make anew it has to
+	// empty.
 	New func(w *World) Program[M]
 
 	// Faults is what may happen. 0: AllFaults.
@@ -94,7 +98,8 @@ func Handler[M any](t *testing.T, s Service[M]) {
 }
 
 func again(t *testing.T, err error) string {
-	text := fmt.Sprintf("go test -run '^%s$'", t.Name())
+	name := strings.ReplaceAll(regexp.QuoteMeta(t.Name()), "'", "'\\''")
+	text := fmt.Sprintf("go test -run '^%s$'", name)
 	if f, ok := err.(*Failure); ok {
 		return fmt.Sprintf("%s='%s' %s", replayVariable, f.Replay, text)
 	}
@@ -111,6 +116,12 @@ func CheckHandler[M any](s Service[M]) error {
 		lab: lab{
 			open: s.open, timeout: s.Timeout, redelivery: s.Redelivery, realTime: s.RealTime, noLetters: s.NoDeadLetters,
 		},
+	}
+	if s.Message == nil || s.New == nil {
+		return errors.New("oncetest: a Service needs Message and New")
+	}
+	if err := x.check(); err != nil {
+		return err
 	}
 	x.defaults()
 	replay := s.Replay
@@ -130,6 +141,9 @@ func CheckHandler[M any](s Service[M]) error {
 // open makes a world and a program without the type of its messages.
 func (s Service[M]) open(w *World) program {
 	p := s.New(w)
+	if p.Start == nil || p.Effects == nil {
+		panic("a Program needs Start and Effects")
+	}
 	return program{
 		start: func(proc *Process) func(ctx context.Context, id, copy int) error {
 			handle := p.Start(proc)

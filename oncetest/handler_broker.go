@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -91,6 +90,7 @@ func (s *sim) takeBack(r *run) {
 
 // hear takes note of a signal.
 func (s *sim) hear(sig signal) {
+	s.beat.Add(1)
 	if sig.act != nil {
 		delete(s.going, sig.act.who())
 	}
@@ -99,6 +99,7 @@ func (s *sim) hear(sig signal) {
 	case sig.aside:
 		delete(s.going, aside{})
 		s.active--
+		s.asides--
 	case sig.ended != nil:
 		s.ended(sig)
 	case a.process.dead.Load():
@@ -115,6 +116,9 @@ func (s *sim) hear(sig signal) {
 }
 
 func (s *sim) enter(a *act) {
+	if a.run == nil && a.item == nil {
+		return // nobody knows whose it is
+	}
 	r := s.runOf(a)
 	other := s.inside[r.id]
 	switch {
@@ -223,6 +227,13 @@ func (s *sim) count(id int) (n int, ok bool) {
 			return false
 		}
 	})
+	if !ok && s.active+s.ghosts == 0 && !s.stuck() { // nobody else is there: it may take its time
+		select {
+		case n = <-got:
+			ok = true
+		case <-time.After(s.timeout):
+		}
+	}
 	return n, ok
 }
 
@@ -231,13 +242,14 @@ func (s *sim) effectsOf(id int, got chan<- int) {
 	defer s.counting.Add(-1)
 	defer func() {
 		if r := recover(); r != nil {
-			err := fmt.Errorf("Effects of %s: panic: %v\n%s", s.program.name(id), r, debug.Stack())
-			s.trouble.CompareAndSwap(nil, &err)
+			s.fault("Effects of "+s.program.name(id), r)
 			close(got)
 		}
 	}()
 	ordered(&s.order)
-	got <- s.program.effects(id)
+	n := s.program.effects(id)
+	ordered(&s.order)
+	got <- n
 }
 
 // ordered makes what the caller does next happen after all that was done before,
@@ -248,11 +260,17 @@ func ordered(mu *sync.Mutex) {
 	defer mu.Unlock()
 }
 
-// verify checks every message when all is done.
+// verify checks every message when all is done. Now there is nothing that Effects
+// could have to wait for.
 func (s *sim) verify() {
 	for _, id := range s.delivered() {
 		s.look(id)
-		if n, ok := s.count(id); ok && n == 0 && !s.dead[id] {
+		n, ok := s.count(id)
+		switch {
+		case !ok:
+			err := fmt.Errorf("Effects of %s does not answer", s.program.name(id))
+			s.trouble.CompareAndSwap(nil, &err)
+		case n == 0 && !s.dead[id]:
 			s.blame(Lost, s.program.name(id)+" is acknowledged, and its effect is not there")
 		}
 	}

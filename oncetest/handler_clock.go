@@ -27,7 +27,11 @@ func (s *sim) others() bool { return s.async || s.ghosts > 0 }
 func (s *sim) await() {
 	if s.alone() {
 		// It may take all the time it wants: nobody else is to go on meanwhile.
-		s.next(noReturn)
+		if s.careful && s.stuck() {
+			s.blame(Stuck, stuckOn)
+		} else {
+			s.next(noReturn)
+		}
 		clear(s.going)
 		return
 	}
@@ -72,7 +76,6 @@ func (s *sim) until(ready func() bool) bool {
 		runtime.Gosched()
 	}
 	if !s.careful {
-		s.beat.Add(1)
 		synctest.Wait()
 		return ready()
 	}
@@ -100,13 +103,15 @@ func (s *sim) until(ready func() bool) bool {
 // all that would happen.
 const patience = 20 * time.Millisecond
 
+const stuckOn = "a run waits for a lock that nobody gives back, or whose holder waits for the clock: a fake clock stands still then, see Service.RealTime"
+
 // pass lets time go by: d, or until the first signal if that is enough. It
 // reports whether there was one.
 func (s *sim) pass(d time.Duration, enough bool) (heard bool) {
 	for end := s.now() + d; ; {
 		if !s.realTime && (s.active > 0 || s.others()) && s.stuck() {
 			if enough {
-				s.blame(Stuck, "a run waits for a lock whose holder waits for the clock; a fake clock stands still then, see Service.RealTime")
+				s.blame(Stuck, stuckOn)
 			}
 			return false
 		}
@@ -132,6 +137,7 @@ func (s *sim) stuck() bool {
 // next waits for a signal, at most for d. Messages whose time-out passes meanwhile
 // are taken back by the broker.
 func (s *sim) next(d time.Duration) (heard bool) {
+	defer s.beat.Add(1)
 	wait := d
 	for _, r := range s.pending() {
 		wait = min(wait, r.deadline-s.now())

@@ -20,6 +20,19 @@ type explorer struct {
 	locks     bool // some run has waited for a lock
 }
 
+// check says what is wrong with a service.
+func (x *explorer) check() error {
+	switch {
+	case x.faults&^AllFaults != 0:
+		return fmt.Errorf("oncetest: unknown faults %b", x.faults&^AllFaults)
+	case x.schedules < 0:
+		return fmt.Errorf("oncetest: %d schedules", x.schedules)
+	case x.messages < 0 || x.messages > maxMessages:
+		return fmt.Errorf("oncetest: %d messages", x.messages)
+	}
+	return nil
+}
+
 func (x *explorer) defaults() {
 	if x.faults == 0 {
 		x.faults = AllFaults
@@ -162,6 +175,7 @@ func (x *explorer) attempt(s schedule) (a answer, ok bool) {
 	}()
 	stall := time.NewTicker(500 * time.Millisecond)
 	defer stall.Stop()
+	still := 0 // looks since something has happened
 	for beat := int64(-1); ; beat = x.beat.Load() {
 		select {
 		case a = <-answers:
@@ -176,8 +190,17 @@ func (x *explorer) attempt(s schedule) (a answer, ok bool) {
 			}
 			return a, true
 		case <-stall.C:
-			if x.beat.Load() == beat && !x.careful && !x.realTime {
+			still++
+			if x.beat.Load() != beat {
+				still = 0
+			}
+			switch {
+			case x.realTime:
+			case !x.careful && still > 0:
 				return answer{}, false
+			case still > 40:
+				return answer{err: fmt.Errorf("oncetest: schedule %s: nothing has happened for 20 s: a goroutine goes round without waiting, "+
+					"or waits for something from outside of its synctest bubble; see Service.RealTime", s)}, true
 			}
 		}
 	}

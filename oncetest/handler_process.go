@@ -50,6 +50,7 @@ type Process struct {
 	late     atomic.Int64 // steps that were asked for when it was dead
 	async    bool         // its work is done in goroutines of its own
 	keys     sync.Map     // of items of a pipeline, to their latest runs
+	locks    bool         // locks are held while its goroutines stand at steps
 	started  atomic.Bool
 	runs     []*run
 	cleanups cleanups
@@ -77,6 +78,9 @@ func (p *Process) Cleanup(f func()) { p.cleanups.add(f) }
 // Where ctx has ended do is not called, as with a client that looks at it, and
 // the error is the cause of that. The name is for the story. What lies between two steps
 // happens at once.
+//
+// All that changes the world has to be in a step. Other goroutines of a killed
+// process go on until their next one: what they do before that has happened.
 //
 // Step may be called from any goroutine. In Start it is just a call of do.
 func (p *Process) Step(ctx context.Context, name string, do func() error) error {

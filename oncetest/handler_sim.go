@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,7 @@ type sim struct {
 	began    time.Time
 	signals  chan signal
 	over     atomic.Bool
+	gone     chan struct{}         // closed when the schedule is over
 	order    sync.Mutex            // taken and given back around what the program does: all of it is in one order
 	trouble  atomic.Pointer[error] // of the program's Effects
 	counting atomic.Int32          // calls of it that have not returned
@@ -52,6 +54,7 @@ type sim struct {
 	held       []*act       // the last one goes on first
 	queue      []*delivery  // to be run when nothing is held
 	later      []*delivery  // to be repeated
+	asides     int          // cleanups that have not ended
 	active     int          // runs and cleanups of living processes
 	going      map[any]bool // what was told to go on and has not been heard of since
 	async      bool
@@ -74,7 +77,7 @@ type sim struct {
 
 func (l lab) simulate(plan schedule) outcome {
 	s := &sim{
-		lab: l, plan: plan, signals: make(chan signal, 64), began: time.Now(),
+		lab: l, plan: plan, signals: make(chan signal, 64), gone: make(chan struct{}), began: time.Now(),
 		processes: map[int]*Process{}, handlers: map[*Process]func(context.Context, int, int) error{},
 		instance: map[*delivery]int{}, copies: map[int]int{}, dead: map[int]bool{},
 		going: map[any]bool{}, effects: map[int]int{}, inside: map[int]*run{}, replies: map[int]*any{},
@@ -185,6 +188,9 @@ func (s *sim) process(instance int) *Process {
 	s.processes[instance] = p
 	s.handlers[p] = s.program.start(p)
 	p.started.Store(true)
+	if p.locks {
+		s.careful, s.everLocked = true, true
+	}
 	s.async = s.async || p.async
 	return p
 }
@@ -212,8 +218,17 @@ func (s *sim) ask(a *act) verdict {
 		}
 		return verdict{kill: true}
 	}
-	s.signals <- signal{act: a}
-	return <-a.answer
+	select {
+	case s.signals <- signal{act: a}:
+	case <-s.gone:
+		return verdict{kill: true}
+	}
+	select {
+	case v := <-a.answer:
+		return v
+	case <-s.gone: // it came when all was over
+		return verdict{kill: true}
+	}
 }
 
 // kill ends a process as kill -9 does. Its goroutines end at their next step.
@@ -265,12 +280,24 @@ func (s *sim) stopProcess(instance int) {
 // aside calls f, which may need the simulation to go on.
 func (s *sim) aside(f func()) {
 	s.active++
+	s.asides++
 	s.going[aside{}] = true
 	go func() {
-		defer func() { s.signals <- signal{aside: true} }()
+		defer func() {
+			if r := recover(); r != nil {
+				s.fault("Cleanup", r)
+			}
+			s.signals <- signal{aside: true}
+		}()
 		f()
 	}()
 	s.await()
+}
+
+// fault keeps a panic of the program's for the end of the schedule.
+func (s *sim) fault(where string, r any) {
+	err := fmt.Errorf("%s: panic: %v\n%s", where, r, debug.Stack())
+	s.trouble.CompareAndSwap(nil, &err)
 }
 
 type aside struct{}
@@ -302,6 +329,13 @@ func (s *sim) end() {
 		}
 		s.ready = nil
 	}
-	s.until(func() bool { return s.counting.Load() == 0 })
+	for limit := s.now() + noReturn; s.asides+int(s.counting.Load()) > 0 && s.now() < limit && !s.stuck(); {
+		s.next(time.Second) // what a process has opened may take its time to close
+		for _, a := range s.ready {
+			s.tell(a, verdict{kill: true})
+		}
+		s.ready = nil
+	}
 	s.world.cleanups.call()
+	close(s.gone)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -303,6 +304,17 @@ var badHandlers = []struct {
 			return nil
 		}
 	}},
+	{"a lock that is not given back after an error", oncetest.Stuck, func(p *oncetest.Process, effects, _ *table) handler {
+		var mu sync.Mutex
+		return func(ctx context.Context, o order) error {
+			mu.Lock()
+			if err := charge(ctx, p, effects, o.ID, o); err != nil {
+				return err
+			}
+			mu.Unlock()
+			return nil
+		}
+	}},
 	{"two at once", oncetest.Together, func(p *oncetest.Process, effects, _ *table) handler {
 		return func(ctx context.Context, o order) error {
 			defer p.Enter(ctx)()
@@ -491,4 +503,98 @@ func clean(t *testing.T, share int, s oncetest.Service[order]) {
 	start := time.Now()
 	oncetest.Handler(t, s)
 	t.Logf("%.0f schedules a second", float64(s.Schedules)/time.Since(start).Seconds())
+}
+
+// What Effects says is waited for where nothing else could come.
+func TestHandler_SlowEffects(t *testing.T) {
+	slow := func(s oncetest.Service[order]) oncetest.Service[order] {
+		open := s.New
+		s.New = func(w *oncetest.World) oncetest.Program[order] {
+			p := open(w)
+			effects := p.Effects
+			p.Effects = func(o order) int { time.Sleep(time.Millisecond); return effects(o) }
+			return p
+		}
+		s.Schedules = 200
+		return s
+	}
+	mustBlame(t, oncetest.Twice, slow(service(badHandlers[0].start)))
+	if err := oncetest.CheckHandler(slow(service(goodHandlers[0].start))); err != nil {
+		t.Error(err)
+	}
+	s := service(goodHandlers[0].start)
+	open := s.New
+	s.New = func(w *oncetest.World) oncetest.Program[order] {
+		p := open(w)
+		p.Effects = func(order) int { time.Sleep(time.Hour); return 1 }
+		return p
+	}
+	if err := oncetest.CheckHandler(s); err == nil {
+		t.Error("no error where Effects does not answer")
+	}
+	s.New = func(w *oncetest.World) oncetest.Program[order] {
+		p := open(w)
+		p.Effects = func(order) int { panic("no") }
+		return p
+	}
+	if err := oncetest.CheckHandler(s); err == nil {
+		t.Error("no error where Effects panics")
+	}
+}
+
+// A goroutine that the program leaves behind is not kept at its step for ever.
+func TestHandler_LeavesNoGoroutines(t *testing.T) {
+	var begun, ended atomic.Int64
+	s := service(func(p *oncetest.Process, effects, _ *table) handler {
+		return func(ctx context.Context, o order) error {
+			if err := charge(ctx, p, effects, o.ID, o); err != nil {
+				return err
+			}
+			begun.Add(1)
+			go func() {
+				defer ended.Add(1)
+				_ = p.Step(context.WithoutCancel(ctx), "audit", func() error { return nil })
+			}()
+			return nil
+		}
+	})
+	if err := oncetest.CheckHandler(s); err != nil {
+		t.Fatal(err)
+	}
+	if begun.Load() == 0 || begun.Load() != ended.Load() {
+		t.Errorf("%d goroutines begun, %d ended", begun.Load(), ended.Load())
+	}
+}
+
+func TestHandler_RefusesNonsense(t *testing.T) {
+	good := service(goodHandlers[0].start)
+	for name, change := range map[string]func(s *oncetest.Service[order]){
+		"no Message":         func(s *oncetest.Service[order]) { s.Message = nil },
+		"no New":             func(s *oncetest.Service[order]) { s.New = nil },
+		"negative Schedules": func(s *oncetest.Service[order]) { s.Schedules = -1 },
+		"negative Messages":  func(s *oncetest.Service[order]) { s.Messages = -1 },
+		"unknown fault":      func(s *oncetest.Service[order]) { s.Faults = 1 << 31 },
+		"unknown replay":     func(s *oncetest.Service[order]) { s.Replay = "1:nothing" },
+		"no Start": func(s *oncetest.Service[order]) {
+			s.New = func(*oncetest.World) oncetest.Program[order] { return oncetest.Program[order]{} }
+		},
+		"a panic in Cleanup": func(s *oncetest.Service[order]) {
+			s.New = func(*oncetest.World) oncetest.Program[order] {
+				return oncetest.Program[order]{
+					Effects: func(order) int { return 1 },
+					Start: func(p *oncetest.Process) func(context.Context, order) error {
+						p.Cleanup(func() { panic("no") })
+						return func(context.Context, order) error { return nil }
+					},
+				}
+			}
+		},
+	} {
+		s := good
+		change(&s)
+		err := oncetest.CheckHandler(s)
+		if _, blamed := errors.AsType[*oncetest.Failure](err); err == nil || blamed {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -38,6 +38,7 @@ import (
 func StepDB(p *Process, c driver.Connector) *sql.DB {
 	s := &stepConnector{Connector: c, p: p}
 	db := sql.OpenDB(s)
+	p.locks = true // database/sql holds its own across a statement
 	p.Cleanup(func() {
 		_ = db.Close() // a connection in use is closed below
 		s.close()
