@@ -268,7 +268,7 @@ func (s *sim) verify() {
 		n, ok := s.count(id)
 		switch {
 		case !ok:
-			err := fmt.Errorf("Effects of %s does not answer", s.program.name(id))
+			err := fmt.Errorf("oncetest: Effects of %s does not answer", s.program.name(id))
 			s.trouble.CompareAndSwap(nil, &err)
 		case n == 0 && !s.dead[id]:
 			s.blame(Lost, s.program.name(id)+" is acknowledged, and its effect is not there")

@@ -1,7 +1,9 @@
 package oncetest
 
 import (
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,17 +49,13 @@ func TestQuiet(t *testing.T) {
 			return func() { outside <- 1 }
 		}, false, false},
 		{"work", func() func() {
-			stop := make(chan int)
+			var stop atomic.Bool
 			go func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
+				for !stop.Load() {
+					runtime.Gosched()
 				}
 			}()
-			return func() { close(stop) }
+			return func() { stop.Store(true) }
 		}, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

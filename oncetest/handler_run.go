@@ -22,10 +22,9 @@ type run struct {
 	*delivery
 	copy    int // of the message, 1, 2, …
 	process *Process
-	name    string // of the message
-	where   string // which process, if there are several
-	told    bool   // the story knows it
-	entered bool
+	name    string      // of the message
+	where   string      // which process, if there are several
+	told    bool        // the story knows it
 	void    bool        // the broker has taken the message back: what becomes of the run is not heard
 	acked   atomic.Bool // by Process.Ack
 	ctx     context.Context
