@@ -1,6 +1,7 @@
 package chans
 
 import (
+	"math"
 	"runtime/debug"
 	"slices"
 )
@@ -44,8 +45,8 @@ func drive[A, B any](xf Xform[A, B], out func(B) error, onError func(*ItemError)
 }
 
 func newDriver[A any](onError func(*ItemError) error) *Driver[A] {
-	report := func(e *ItemError) (*Run, error) { return nil, onError(e) }
-	return &Driver[A]{run: &Run{&course{}, nil, report}, onError: onError}
+	report := func(e *ItemError) (*zone, error) { return nil, onError(e) }
+	return &Driver[A]{run: &Run{&zone{&course{end: math.MaxInt}, nil, report}, 0}, onError: onError}
 }
 
 // origins adds the origins of the value that is being put to list, each once.

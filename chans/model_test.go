@@ -280,6 +280,38 @@ func TestEveryStepAgreesWithItsModel(t *testing.T) {
 	}
 }
 
+// Any three steps: what one of them does at its end, or keeps, meets every other.
+func TestTriplesAgreeWithTheirModel(t *testing.T) {
+	values := []int{0, 0, 3, 1, 4, 4, 7, 2}
+	all := steps(2)
+	for _, a := range all {
+		for _, b := range all {
+			for _, c := range all {
+				xf := chans.Chain(a.xf, b.xf, c.xf)
+				agree(t, a.name+" "+b.name+" "+c.name, xf, values, c.model(b.model(a.model(values))))
+			}
+		}
+	}
+}
+
+// The steps behind one that has stopped the run still give on what they have, and
+// those before it are asked for nothing more.
+func TestStopReachesTheStepsBefore(t *testing.T) {
+	asked := 0
+	endless := chans.FlatMapSeq(func(v int) iter.Seq[int] {
+		return func(yield func(int) bool) {
+			for asked++; yield(v); asked++ {
+			}
+		}
+	})
+	group := chans.Compose(chans.PartitionAll[int](3), chans.FlatMap(identity[[]int]))
+	xf := chans.Chain(group, endless, chans.Take[int](4), group)
+	got, err := collect(chans.Seq(xf, slices.Values([]int{5, 6, 7, 8})))
+	if err != nil || !slices.Equal(got, []int{5, 5, 5, 5}) || asked != 4 {
+		t.Fatalf("got %v, %v after %d values", got, err, asked)
+	}
+}
+
 func TestCompositionsAgreeWithTheirModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := drawValues(t)

@@ -31,7 +31,7 @@ func PartitionBy[T any, K comparable](key func(T) K) Xform[T, []T] {
 			k := key(v)
 			if len(g.values) > 0 && k != current {
 				g.flush()
-				if r.stopped {
+				if r.Stopped() {
 					return nil
 				}
 			}

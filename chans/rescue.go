@@ -16,14 +16,14 @@ import (
 func Rescue[A, B any](xf Xform[A, B], handle func(e *ItemError, emit func(B) error) error) Xform[A, B] {
 	return func(r *Run, next Sink[B]) Sink[A] {
 		s := &rescued[A, B]{next: next, handle: handle}
-		s.run = &Run{r.course, r, s.report}
-		s.in = xf(s.run, Sink[B]{s.pass, next.Close})
+		s.zone = &zone{r.course, r.zone, s.report}
+		s.in = xf(&Run{s.zone, r.place}, Sink[B]{s.pass, next.Close})
 		return Sink[A]{s.put, s.in.Close}
 	}
 }
 
 type rescued[A, B any] struct {
-	run    *Run // of the steps of xf
+	zone   *zone // of the steps of xf
 	in     Sink[A]
 	next   Sink[B]
 	handle func(*ItemError, func(B) error) error
@@ -40,11 +40,11 @@ func (s *rescued[A, B]) put(v A) error {
 }
 
 // report takes the failure of something that a step of xf had kept.
-func (s *rescued[A, B]) report(e *ItemError) (*Run, error) {
+func (s *rescued[A, B]) report(e *ItemError) (*zone, error) {
 	if err := s.decide(e.Value, e.Err); err != nil {
-		return s.run.parent.report(failure(e.Value, err))
+		return s.zone.parent.report(failure(e.Value, err))
 	}
-	return s.run, nil
+	return s.zone, nil
 }
 
 // pass puts what comes out of xf, and remembers a failure of what is behind.

@@ -2,18 +2,26 @@ package chans
 
 import "slices"
 
-// Run is one use of a transducer, as its steps see it.
+// Run is one use of a transducer, as one of its steps sees it.
 type Run struct {
+	*zone
+	place int // steps behind this one have a smaller one
+}
+
+// zone is what the steps share that are in the same Rescue, or outside of all.
+type zone struct {
 	*course
-	parent *Run // that of the steps around a Rescue; nil outside of all
+	parent *zone // that of the steps around the Rescue; nil outside of all
 	// report takes the failure of what a step had kept. It returns nil if that has
-	// been dealt with, and by which Rescue, as the run inside it.
-	report func(*ItemError) (by *Run, err error)
+	// been dealt with, and by which Rescue, as the zone inside it.
+	report func(*ItemError) (by *zone, err error)
 }
 
 // course is what all steps of a run share.
 type course struct {
-	stopped bool
+	stopped bool // by any step, or the driver
+	end     int  // the least place that has stopped it
+	places  int  // given out
 	// tracked says that somebody wants to hear what becomes of kept values.
 	tracked bool
 	// remembers says that a step notes what has passed it.
@@ -41,21 +49,32 @@ type lot struct {
 	origin Origin
 	round  uint64 // in which its origin was listed
 	marks  []mark
-	losses []*Run // for each failure, who has dealt with it
+	losses []*zone // for each failure, who has dealt with it
 }
 
 // mark is what a step has noted about a value that was taken.
 type mark struct {
-	by   *Run // the run of that step
+	by   *zone // that of the step
 	undo func()
 }
 
 // Stop ends the run: the driver takes no more values from its source, closes the
-// run, and is done. The step that stops must ignore what may still be put.
-func (r *Run) Stop() { r.stopped = true }
+// run, and is done. The step that stops must ignore what may still be put. Steps
+// behind it go on with what they have.
+func (r *Run) Stop() {
+	r.stopped = true
+	r.end = min(r.end, r.place)
+}
 
-// Stopped reports whether a step, or the driver, has stopped the run.
-func (r *Run) Stopped() bool { return r.stopped }
+// Stopped reports whether this step, one behind it, or the driver has stopped the
+// run, so that nobody wants what would be put next.
+func (r *Run) Stopped() bool { return r.place >= r.end }
+
+// before returns the run as the step before those that were made has it.
+func (r *Run) before() *Run {
+	r.places++
+	return &Run{r.zone, r.places}
+}
 
 // track makes the run follow kept values, for a step that notes what has passed.
 func (r *Run) track() { r.tracked, r.remembers = true, true }
@@ -92,16 +111,16 @@ func (r *Run) taken(undo func()) bool {
 		}
 	}
 	for _, l := range r.lots {
-		l.marks = append(l.marks, mark{r, undo})
+		l.marks = append(l.marks, mark{r.zone, undo})
 	}
 	return true
 }
 
 // loses reports whether a failure that a Rescue has dealt with, or nobody, is one
-// for the steps of r: it isn't for those before that Rescue.
-func (r *Run) loses(dealtWith *Run) bool {
+// for the steps of z: it isn't for those before that Rescue.
+func (z *zone) loses(dealtWith *zone) bool {
 	for ; dealtWith != nil; dealtWith = dealtWith.parent {
-		if dealtWith.parent == r {
+		if dealtWith.parent == z {
 			return false
 		}
 	}
@@ -146,7 +165,7 @@ func Release[T any](r *Run, h *Hold, next Sink[T], v T) {
 	defer func() {
 		r.lots, r.origin = outer, origin
 		if err != nil {
-			var by *Run
+			var by *zone
 			by, err = r.report(failure(v, err))
 			for _, l := range lots {
 				l.lose(by)
@@ -162,7 +181,7 @@ func Release[T any](r *Run, h *Hold, next Sink[T], v T) {
 }
 
 // lose takes back what steps have noted about a lot.
-func (l *lot) lose(dealtWith *Run) {
+func (l *lot) lose(dealtWith *zone) {
 	l.losses = append(l.losses, dealtWith)
 	l.marks = slices.DeleteFunc(l.marks, func(m mark) bool {
 		lost := m.by.loses(dealtWith)

@@ -64,7 +64,7 @@ func FlatMap[A, B any](fn func(A) []B) Xform[A, B] {
 	return func(r *Run, next Sink[B]) Sink[A] {
 		return Sink[A]{func(v A) error {
 			for _, w := range fn(v) {
-				if err := next.Put(w); err != nil || r.stopped {
+				if err := next.Put(w); err != nil || r.Stopped() {
 					return err
 				}
 			}
@@ -79,7 +79,7 @@ func FlatMapSeq[A, B any](fn func(A) iter.Seq[B]) Xform[A, B] {
 	return func(r *Run, next Sink[B]) Sink[A] {
 		return Sink[A]{func(v A) error {
 			for w := range fn(v) {
-				if err := next.Put(w); err != nil || r.stopped {
+				if err := next.Put(w); err != nil || r.Stopped() {
 					return err
 				}
 			}
@@ -182,7 +182,7 @@ func Interpose[T any](sep T) Xform[T, T] {
 					return err
 				}
 				due = false
-				if r.stopped {
+				if r.Stopped() {
 					return nil
 				}
 			}

@@ -3,7 +3,8 @@ package chans
 // Xform is a transducer: a way from values of type A to values of type B that
 // knows neither where the first come from nor where the second go. It is called
 // once for each use and returns what takes the values of that use; whatever state
-// it has belongs in that call.
+// it has belongs in that call. Transducers are joined by [Compose], so that each step
+// has a run of its own.
 //
 // A use is serial: Put and Close are not called at the same time.
 type Xform[A, B any] func(r *Run, next Sink[B]) Sink[A]
@@ -21,24 +22,27 @@ type Sink[T any] struct {
 
 // Compose joins two transducers: values go through f, then through g.
 func Compose[A, B, C any](f Xform[A, B], g Xform[B, C]) Xform[A, C] {
-	return func(r *Run, next Sink[C]) Sink[A] { return f(r, g(r, next)) }
+	return func(r *Run, next Sink[C]) Sink[A] {
+		rest := g(r, next)
+		return f(r.before(), rest)
+	}
 }
 
 // Compose3 joins three transducers, as Compose does.
 func Compose3[A, B, C, D any](f Xform[A, B], g Xform[B, C], h Xform[C, D]) Xform[A, D] {
-	return func(r *Run, next Sink[D]) Sink[A] { return f(r, g(r, h(r, next))) }
+	return Compose(f, Compose(g, h))
 }
 
 // Compose4 joins four transducers, as Compose does.
 func Compose4[A, B, C, D, E any](f Xform[A, B], g Xform[B, C], h Xform[C, D], i Xform[D, E]) Xform[A, E] {
-	return func(r *Run, next Sink[E]) Sink[A] { return f(r, g(r, h(r, i(r, next)))) }
+	return Compose(f, Compose3(g, h, i))
 }
 
 // Compose5 joins five transducers, as Compose does.
 func Compose5[A, B, C, D, E, F any](
 	f Xform[A, B], g Xform[B, C], h Xform[C, D], i Xform[D, E], j Xform[E, F],
 ) Xform[A, F] {
-	return func(r *Run, next Sink[F]) Sink[A] { return f(r, g(r, h(r, i(r, j(r, next))))) }
+	return Compose(f, Compose4(g, h, i, j))
 }
 
 // Chain joins any number of transducers of one type. Without any, values pass.
@@ -46,6 +50,7 @@ func Chain[T any](steps ...Xform[T, T]) Xform[T, T] {
 	return func(r *Run, next Sink[T]) Sink[T] {
 		for i := len(steps) - 1; i >= 0; i-- {
 			next = steps[i](r, next)
+			r = r.before()
 		}
 		return next
 	}

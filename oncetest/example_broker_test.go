@@ -28,6 +28,7 @@ func ExampleBroker() {
 		orders := oncepipe.Dedup(oncepipe.From(p, "orders", b), "dedup", func(order string) string { return order })
 		charged, open := map[string]int{}, false
 		oncepipe.Sink(orders, "charge", func(_ context.Context, order string) error {
+			time.Sleep(time.Second) // of the bubble: meanwhile the copies come
 			if order == "order-2" && !open {
 				open = true
 				return oncepipe.RetryAfter(time.Hour, errors.New("bank is closed")) // too long to hold it
