@@ -1,0 +1,42 @@
+package picture
+
+import (
+	"image/color"
+
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// The colors are told apart by people who don't see red or green (Okabe and Ito),
+// the signs by those who print in black.
+var (
+	colors = []color.Color{
+		color.RGBA{0xd5, 0x5e, 0x00, 0xff},
+		color.RGBA{0x00, 0x72, 0xb2, 0xff},
+		color.RGBA{0x00, 0x9e, 0x73, 0xff},
+		color.RGBA{0xcc, 0x79, 0xa7, 0xff},
+		color.RGBA{0xe6, 0x9f, 0x00, 0xff},
+		color.RGBA{0x56, 0xb4, 0xe9, 0xff},
+		color.RGBA{0x40, 0x40, 0x40, 0xff},
+		color.RGBA{0xb0, 0xa0, 0x00, 0xff},
+	}
+	shapes = []draw.GlyphDrawer{
+		draw.CircleGlyph{},
+		draw.SquareGlyph{},
+		draw.TriangleGlyph{},
+		draw.CrossGlyph{},
+		draw.RingGlyph{},
+		draw.BoxGlyph{},
+		draw.PyramidGlyph{},
+		draw.PlusGlyph{},
+	}
+	faint = color.Gray{0xe4}
+
+	// from good to bad
+	levels = []color.Color{
+		color.RGBA{0xd9, 0xf0, 0xe6, 0xff},
+		color.RGBA{0xfb, 0xe9, 0xb7, 0xff},
+		color.RGBA{0xf6, 0xbb, 0x85, 0xff},
+		color.RGBA{0xe3, 0x7f, 0x5a, 0xff},
+	}
+	none = color.Gray{0xee}
+)
