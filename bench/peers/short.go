@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// short is the answer in a few lines.
+func (m measured) short() string {
+	if len(m.rates) == 0 || len(m.verdicts) == 0 {
+		return "Nothing was measured."
+	}
+	lines := []string{
+		fmt.Sprintf("Time of three steps with one worker each, 3 hops on bare channels being 1: with 3 hops %s.", m.ratios(threeHops)),
+		fmt.Sprintf("All three in one worker: %s. Inline: %s.", m.ratios(oneHop), m.ratios(inline)),
+		fmt.Sprintf("Of %d faults so many harmed no message of %d: %s.", len(m.columns()), m.messages(), m.held()),
+		fmt.Sprintf("Acked and never written: %s.", m.those(func(v verdict) bool { return v.Lost > 0 && !v.Stuck })),
+		fmt.Sprintf("Stuck for ever: %s.", m.those(func(v verdict) bool { return v.Stuck })),
+		fmt.Sprintf("The others wait for a slow message's backoff: %s.", m.those(verdict.waited)),
+	}
+	return "- " + strings.Join(lines, "\n- ")
+}
+
+// ratios lists the chains of a shape with one worker, or as many goroutines as messages.
+func (m measured) ratios(shape string) string {
+	var list []string
+	for _, r := range m.rates {
+		if r.Shape == shape && r.Workers <= 1 {
+			list = append(list, r.Chain+" "+number(r.Ratio))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func (m measured) messages() int {
+	if len(m.verdicts) == 0 {
+		return 0
+	}
+	return m.verdicts[0].Messages
+}
+
+// columns are the faults in their order.
+func (m measured) columns() (list []string) {
+	for _, v := range m.verdicts {
+		if !slices.Contains(list, v.Fault) {
+			list = append(list, v.Fault)
+		}
+	}
+	return list
+}
+
+// held lists the writers with the number of faults that harmed no message.
+func (m measured) held() string {
+	var order []string
+	good := map[string]int{}
+	for _, v := range m.verdicts {
+		if !slices.Contains(order, v.Peer) {
+			order = append(order, v.Peer)
+		}
+		if v.Cannot == "" && !v.harmed() {
+			good[v.Peer]++
+		}
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return good[b] - good[a] })
+	for i, name := range order {
+		order[i] = fmt.Sprintf("%s %d", name, good[name])
+	}
+	return strings.Join(order, "; ")
+}
+
+// those lists the writers of which something is true under any fault.
+func (m measured) those(is func(verdict) bool) string {
+	var list []string
+	for _, v := range m.verdicts {
+		if is(v) && !slices.Contains(list, v.Peer) {
+			list = append(list, v.Peer)
+		}
+	}
+	if list == nil {
+		return "none"
+	}
+	return strings.Join(list, "; ")
+}
