@@ -13,12 +13,15 @@ import (
 type backend struct {
 	name string
 	dir  string // of the files of a database that has no server
+	disk string // a directory whose disk it is shown beside
+
+	claimsOnly bool // it has no transactions: its places have a store, and a claim by hand
 
 	// Which limits it is held to; the other ratios are only reported.
 	tx    bool // those of transactions one by one, and of gathering; it is the database's main store
 	batch bool // those of batches, and of pruning
 
-	// open makes an empty place on the database. nil: it has no transactions.
+	// open makes an empty place on the database.
 	open func(ctx context.Context, o options) (*place, error)
 
 	// trips opens a store there, with a count of the round trips to the server. nil:
@@ -28,7 +31,7 @@ type backend struct {
 
 // options say what is put in a place.
 type options struct {
-	batch  int           // the items that a batch has
+	sizes  []int         // how many items a batch may have
 	slower time.Duration // what a commit takes longer: batches, and effects one by one, sleep before it
 }
 

@@ -80,23 +80,23 @@ func guarded(ctx context.Context, b backend, s scale) (rows []row, err error) {
 	st.claims.Store(0)
 	st.others.Store(0)
 	t, err := rounds(
-		s.rounds,
+		s.Rounds,
 		func() error {
-			stats, err := deliver(ctx, over(known, s.copies), oncepipe.WithStore(st), oncepipe.WithGuard(g))
-			if err == nil && stats.Duplicate != int64(s.copies) {
-				err = fmt.Errorf("%d of %d copies are duplicates", stats.Duplicate, s.copies)
+			stats, err := deliver(ctx, over(known, s.Copies), oncepipe.WithStore(st), oncepipe.WithGuard(g))
+			if err == nil && stats.Duplicate != int64(s.Copies) {
+				err = fmt.Errorf("%d of %d copies are duplicates", stats.Duplicate, s.Copies)
 			}
 			return err
 		},
 		func() error {
-			_, err := deliver(ctx, over(known, s.copies))
+			_, err := deliver(ctx, over(known, s.Copies))
 			return err
 		},
 	)
 	if err != nil {
 		return nil, err
 	}
-	nanos := func(m float64) float64 { return m * 1000 / float64(s.copies) }
+	nanos := func(m float64) float64 { return m * 1000 / float64(s.Copies) }
 	return []row{
 		atMost("a duplicate that the guard knows, more than an item without Dedup", nanos(micros(median(t[0].Minus(t[1])))), "ns", 200),
 		reported("a duplicate that the guard knows, with its source", nanos(micros(median(t[0]))), "ns"),
@@ -114,7 +114,7 @@ func duplicates(ctx context.Context, b backend, s scale) (rows []row, err error)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	stored := (&keys{}).take(s.stored)
+	stored := (&keys{}).take(s.Stored)
 	ask := func() (*asked, oncepipe.Stats, error) {
 		st := &asked{Store: c.store}
 		stats, err := deliver(ctx, over(stored, len(stored)), oncepipe.WithStore(st))

@@ -10,7 +10,7 @@ import (
 // growth is what claims take as the table grows, of keys that come in order
 // and of those that don't.
 func growth(ctx context.Context, b backend, s scale) (rows []row, err error) {
-	if b.open == nil || !b.tx || len(s.sizes) == 0 {
+	if !b.tx || len(s.Sizes) == 0 {
 		return nil, nil
 	}
 	for _, order := range []string{"time-ordered", "random"} {
@@ -32,17 +32,17 @@ func grow(ctx context.Context, b backend, s scale, p *place, order string) (rows
 	many := claimed(p.store)
 	one := alone(many)
 	var first, last time.Duration
-	for i, size := range s.sizes {
-		for left := size - int(k.n.Load()); left > 0; left -= s.batch {
-			if err := many(ctx, k.take(min(left, s.batch))); err != nil {
+	for i, size := range s.Sizes {
+		for left := size - int(k.n.Load()); left > 0; left -= s.Batch {
+			if err := many(ctx, k.take(min(left, s.Batch))); err != nil {
 				return nil, err
 			}
 		}
-		single, err := sample(s.samples, func() error { return one(ctx, k.next()) })
+		single, err := sample(s.Samples, func() error { return one(ctx, k.next()) })
 		if err != nil {
 			return nil, err
 		}
-		batch, err := sample((s.samples+3)/4, func() error { return many(ctx, k.take(s.batch)) })
+		batch, err := sample((s.Samples+3)/4, func() error { return many(ctx, k.take(s.Batch)) })
 		if err != nil {
 			return nil, err
 		}
@@ -52,9 +52,9 @@ func grow(ctx context.Context, b backend, s scale, p *place, order string) (rows
 		name := fmt.Sprintf("%s, %d records, ", order, size)
 		rows = append(rows,
 			reported(name+"claim one by one", micros(single), "µs"),
-			reported(name+fmt.Sprintf("claim in batches of %d, a key", s.batch), micros(batch)/float64(s.batch), "µs"))
+			reported(name+fmt.Sprintf("claim in batches of %d, a key", s.Batch), micros(batch)/float64(s.Batch), "µs"))
 	}
-	name := fmt.Sprintf("%s, one by one at %d, time over that at %d", order, s.sizes[len(s.sizes)-1], s.sizes[0])
+	name := fmt.Sprintf("%s, one by one at %d, time over that at %d", order, s.Sizes[len(s.Sizes)-1], s.Sizes[0])
 	held := order == "time-ordered" && b.batch
 	return append(rows, atMost(name, float64(last)/float64(first), "", 2).heldIf(held)), nil
 }

@@ -2,11 +2,12 @@
 // beside the same work done by hand, prints every ratio with its limit, and exits
 // with 1 when one is not held.
 //
-//	go run ./integration/servers -fsync -- go run ./bench/stores
+//	go run ./integration/servers -fsync -- go run ./bench/stores -results docs/results
 //
 // The databases are those of ONCEPIPE_POSTGRES, ONCEPIPE_MYSQL and ONCEPIPE_REDIS,
 // which the program around it sets, and a SQLite file. They must wait for the disk
-// at each commit. One without an address is left out, and standard error says so.
+// at each commit. One without an address is left out, and standard error and the
+// document say so. Ctrl-C keeps what was measured.
 package main
 
 import (
@@ -14,15 +15,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/oncepipe/oncepipe/bench/internal/results"
 )
 
-const usage = `usage: stores [-json] [-only SUBSTRING] [-on SUBSTRING] [-dir DIR] [-commit-delay D] [-long]
+const usage = `usage: stores [-quick] [-results DIR] [-json] [-only SUBSTRING] [-on SUBSTRING] [-dir DIR] [-commit-delay D] [-long]
 
 Compares the stores with the same work done by hand. With servers:
 
@@ -38,6 +38,7 @@ type group struct {
 
 var groups = []group{
 	{"disk", disk},
+	{rateGroup, rates},
 	{"price", price},
 	{"batch", batches},
 	{"gather", gathering},
@@ -52,8 +53,10 @@ func main() {
 		fmt.Fprint(os.Stderr, usage)
 		flag.PrintDefaults()
 	}
+	quick := flag.Bool("quick", false, "fewer rounds, fewer records: a minute or two")
+	to := flag.String("results", "", "write "+dataFile+", "+documentFile+" and a picture to this directory")
 	asJSON := flag.Bool("json", false, "print one JSON object a line")
-	only := flag.String("only", "", "run only the groups whose name contains this: disk, price, batch, gather, prune, guard, duplicate, size")
+	only := flag.String("only", "", "run only the groups whose name contains this: "+groupNames())
 	on := flag.String("on", "", "run only on the stores whose name contains this")
 	dir := flag.String("dir", os.TempDir(), "where the SQLite files are made; one in memory leaves what the processor does")
 	slower := flag.Duration("commit-delay", time.Millisecond, "what a commit takes longer where a slower disk is simulated")
@@ -64,24 +67,48 @@ func main() {
 		os.Exit(2)
 	}
 	s := fullScale()
-	s.slower = *slower
-	if *long {
-		s.sizes = longSizes
+	if *quick {
+		s = quickScale()
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	s.Slower = *slower
+	if *long {
+		s.Sizes = longSizes
+	}
 	show := func(r row) { fmt.Println(r) }
 	if *asJSON {
 		show = func(r row) { fmt.Println(r.json()) }
 	}
-	good, err := run(ctx, present(*dir, os.Stderr), *only, *on, s, show)
+	backends, missing := present(*dir)
+	for _, m := range missing {
+		fmt.Fprintln(os.Stderr, "stores: LEFT OUT:", m)
+	}
+	ctx, stop := results.Context()
+	code := measure(ctx, newReport(os.Args[1:], backends, missing, s), backends, *only, *on, results.Dir(*to), show)
+	stop()
+	os.Exit(code)
+}
+
+// measure shows what is measured, writes it also where that was cut short, and
+// returns the exit code.
+func measure(ctx context.Context, r report, backends []backend, only, on string, to results.Dir, show func(row)) int {
+	good, err := run(ctx, backends, only, on, r.Scale, func(row row) {
+		r.Rows = append(r.Rows, row)
+		show(row)
+	})
+	r.Partial = err != nil
+	if len(r.Rows) > 0 {
+		err = errors.Join(err, r.write(to))
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "stores:", err)
 	}
-	if err != nil || !good {
-		stop()
-		os.Exit(1)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return 130
+	case err != nil || !good:
+		return 1
 	}
+	return 0
 }
 
 // run shows the rows of all groups whose name contains only, on the backends
@@ -102,7 +129,7 @@ func run(ctx context.Context, backends []backend, only, on string, s scale, show
 				return false, fmt.Errorf("%s on %s: %w", g.name, b.name, err)
 			}
 			for _, r := range rows {
-				r.Name = g.name + ", " + b.name + ": " + r.Name
+				r.Name = fullName(g.name, b.name, r.Name)
 				good = good && r.OK
 				show(r)
 				shown++
@@ -115,10 +142,19 @@ func run(ctx context.Context, backends []backend, only, on string, s scale, show
 	return good, nil
 }
 
-// present returns the backends that there are, and warns of those that there
-// are not.
-func present(dir string, warn io.Writer) []backend {
-	all := []backend{sqliteIn(dir)}
+func fullName(group, store, what string) string { return group + ", " + store + ": " + what }
+
+func groupNames() string {
+	names := make([]string, len(groups))
+	for i, g := range groups {
+		names[i] = g.name
+	}
+	return strings.Join(names, ", ")
+}
+
+// present returns the backends that there are, and says which there are not.
+func present(dir string) (all []backend, missing []string) {
+	all = []backend{sqliteIn(dir)}
 	for _, server := range []struct {
 		env   string
 		needs string
@@ -131,9 +167,12 @@ func present(dir string, warn io.Writer) []backend {
 		if dsn := os.Getenv(server.env); dsn != "" {
 			all = append(all, server.make(dsn)...)
 		} else {
-			fmt.Fprintf(warn, "stores: LEFT OUT: %s, since %s is not set; "+
-				"go run ./integration/servers -fsync -- go run ./bench/stores measures all\n", server.needs, server.env)
+			missing = append(missing, fmt.Sprintf("%s, since %s is not set; "+
+				"`go run ./integration/servers -fsync -- go run ./bench/stores` measures all", server.needs, server.env))
 		}
 	}
-	return all
+	for i := range all {
+		all[i].disk = dir
+	}
+	return all, missing
 }

@@ -9,7 +9,7 @@ import (
 
 // pruning is how long claims take beside the removal of many records.
 func pruning(ctx context.Context, b backend, s scale) (rows []row, err error) {
-	if b.open == nil || !b.tx {
+	if !b.tx {
 		return nil, nil
 	}
 	p, err := b.open(ctx, options{})
@@ -19,14 +19,14 @@ func pruning(ctx context.Context, b backend, s scale) (rows []row, err error) {
 	defer func() { err = errors.Join(err, p.close()) }()
 	const portion = 1000
 	old := &keys{from: 1 << 32}
-	left := s.overdue
+	left := s.Overdue
 	for ; left > 0; left -= portion {
 		if err := p.overdue(ctx, old.take(min(left, portion))); err != nil {
 			return nil, fmt.Errorf("make records: %w", err)
 		}
 	}
 	k := &keys{}
-	before, err := waits(ctx, p, k, func(n int) bool { return n < s.before })
+	before, err := waits(ctx, p, k, func(n int) bool { return n < s.Before })
 	if err != nil {
 		return nil, err
 	}
@@ -35,9 +35,9 @@ func pruning(ctx context.Context, b backend, s scale) (rows []row, err error) {
 	begun := time.Now()
 	var took time.Duration
 	go func() {
-		n, err := p.store.Prune(ctx, s.overdue)
-		if err == nil && n != s.overdue {
-			err = fmt.Errorf("pruned %d records of %d", n, s.overdue)
+		n, err := p.store.Prune(ctx, s.Overdue)
+		if err == nil && n != s.Overdue {
+			err = fmt.Errorf("pruned %d records of %d", n, s.Overdue)
 		}
 		took = time.Since(begun)
 		pruned <- err
@@ -49,11 +49,11 @@ func pruning(ctx context.Context, b backend, s scale) (rows []row, err error) {
 	}
 	beside = append(beside, 0) // none, where it was over at once
 	return []row{
-		atMost("p99.9 of a claim beside it", millis(quantile(beside, 0.999)), "ms", 50).heldIf(b.batch),
-		reported("longest claim beside it", millis(quantile(beside, 1)), "ms"),
+		atMost(pruneTail, millis(quantile(beside, 0.999)), "ms", 50).heldIf(b.batch),
+		reported(pruneLongest, millis(quantile(beside, 1)), "ms"),
 		reported("median of a claim beside it", millis(median(beside)), "ms"),
 		reported("p99.9 of a claim before", millis(quantile(before, 0.999)), "ms"),
-		reported(fmt.Sprintf("%d records pruned, in a second", s.overdue), float64(s.overdue)/took.Seconds(), ""),
+		reported(fmt.Sprintf("%d records pruned, in a second", s.Overdue), float64(s.Overdue)/took.Seconds(), ""),
 		reported("claims beside it, in a second", float64(len(beside)-1)/took.Seconds(), ""),
 	}, nil
 }

@@ -14,6 +14,10 @@ type row struct {
 	Bound string   `json:"bound,omitempty"` // of the limit: least or most
 	Limit *float64 `json:"limit"`           // null: only reported
 	OK    bool     `json:"ok"`
+
+	// What a call took, in microseconds, where it was looked at call by call.
+	P50 float64 `json:"p50_us,omitempty"`
+	P99 float64 `json:"p99_us,omitempty"`
 }
 
 const (
@@ -48,6 +52,9 @@ func (r row) String() string {
 		if !r.OK {
 			said = fmt.Sprintf("at %-5s %6.2f  NOT ok", r.Bound, *r.Limit)
 		}
+	}
+	if r.P50 > 0 {
+		said += fmt.Sprintf(", a call p50 %.0f µs, p99 %.0f µs", r.P50, r.P99)
 	}
 	return fmt.Sprintf("%-98s %10.2f %-2s  %s", r.Name, r.Ratio, r.Unit, said)
 }

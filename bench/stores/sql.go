@@ -138,13 +138,15 @@ func fillSQLPlace(ctx context.Context, db *sql.DB, dialect sqlstore.Dialect, o o
 	if err != nil {
 		return nil, err
 	}
-	e := &sqlEffects{db: db, slower: o.slower}
-	for _, p := range []struct {
-		stmt  **sql.Stmt
-		table string
-		rows  int
-	}{{&e.one, "effects", 1}, {&e.many, "effects", max(o.batch, 1)}, {&e.claim, "claims", 1}} {
-		if *p.stmt, err = db.PrepareContext(ctx, "INSERT INTO "+p.table+" VALUES "+values(dialect, p.rows)); err != nil {
+	e := &sqlEffects{db: db, slower: o.slower, effects: map[int]*sql.Stmt{}}
+	insertion := func(table string, rows int) (*sql.Stmt, error) {
+		return db.PrepareContext(ctx, "INSERT INTO "+table+" VALUES "+values(dialect, rows))
+	}
+	if e.claim, err = insertion("claims", 1); err != nil {
+		return nil, err
+	}
+	for _, size := range append([]int{1}, o.sizes...) {
+		if e.effects[size], err = insertion("effects", size); err != nil {
 			return nil, err
 		}
 	}
@@ -184,7 +186,8 @@ type sqlEffects struct {
 	db     *sql.DB
 	slower time.Duration
 
-	one, many, claim *sql.Stmt
+	claim   *sql.Stmt
+	effects map[int]*sql.Stmt // by the number of rows
 }
 
 // bare runs write in a transaction that has nothing else.
@@ -201,7 +204,7 @@ func bare[A any](ctx context.Context, e *sqlEffects, a A, write func(context.Con
 
 func (e *sqlEffects) writeShared(ctx context.Context, tx *sql.Tx, key string) error {
 	account, amount := effect(len(key))
-	_, err := tx.StmtContext(ctx, e.one).ExecContext(ctx, key, account, amount)
+	_, err := tx.StmtContext(ctx, e.effects[1]).ExecContext(ctx, key, account, amount)
 	return err
 }
 
@@ -221,12 +224,16 @@ func (e *sqlEffects) writeSingly(ctx context.Context, tx *sql.Tx, keys []string)
 }
 
 func (e *sqlEffects) writeMany(ctx context.Context, tx *sql.Tx, keys []string) error {
+	stmt := e.effects[len(keys)]
+	if stmt == nil {
+		return fmt.Errorf("nothing is prepared for %d rows", len(keys))
+	}
 	args := make([]any, 0, 3*len(keys))
 	for i, key := range keys {
 		account, amount := effect(i)
 		args = append(args, key, account, amount)
 	}
-	_, err := tx.StmtContext(ctx, e.many).ExecContext(ctx, args...)
+	_, err := tx.StmtContext(ctx, stmt).ExecContext(ctx, args...)
 	pause(e.slower)
 	return err
 }

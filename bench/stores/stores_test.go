@@ -11,9 +11,9 @@ import (
 )
 
 var tiny = scale{
-	rounds: 1, single: 4, batch: 8, batches: 2, slower: time.Microsecond,
-	callers: 4, perCaller: 2, overdue: 1100, before: 2, copies: 200, stored: 100,
-	sizes: []int{40, 80}, samples: 2,
+	Rounds: 1, Single: 4, Batch: 8, Batches: 2, Together: []int{4, 8}, Slower: time.Microsecond,
+	Callers: 4, PerCaller: 2, Overdue: 1100, Before: 2, Copies: 200, Stored: 100,
+	Sizes: []int{40, 80}, Samples: 2,
 }
 
 // Everything that needs no server, small: only that it runs and what it counts.
@@ -21,11 +21,10 @@ func TestStores(t *testing.T) {
 	t.Setenv("ONCEPIPE_POSTGRES", "")
 	t.Setenv("ONCEPIPE_MYSQL", "")
 	t.Setenv("ONCEPIPE_REDIS", "")
-	var warned strings.Builder
-	backends := present(t.TempDir(), &warned)
-	for _, name := range []string{"PostgreSQL", "MariaDB", "Redis"} {
-		if !strings.Contains(warned.String(), "LEFT OUT: "+name) {
-			t.Errorf("not a word of %s in %q", name, warned.String())
+	backends, missing := present(t.TempDir())
+	for i, name := range []string{"PostgreSQL", "MariaDB", "Redis"} {
+		if len(missing) != 3 || !strings.HasPrefix(missing[i], name) {
+			t.Errorf("not a word of %s in %q", name, missing)
 		}
 	}
 	var rows []row
@@ -43,11 +42,31 @@ func TestStores(t *testing.T) {
 		if r.Limit == nil && r.Ratio <= 0 {
 			t.Errorf("nothing measured: %v", r)
 		}
+		if group == rateGroup && (r.P50 <= 0 || r.P99 < r.P50) {
+			t.Errorf("a call takes p50 %v, p99 %v: %v", r.P50, r.P99, r)
+		}
 	}
+	checkDocumented(t, rows)
 	for _, g := range groups {
 		if needsServer := g.name == "duplicate"; seen[g.name] == needsServer {
 			t.Errorf("group %s has rows: %v", g.name, seen[g.name])
 		}
+	}
+}
+
+// checkDocumented fails where the document looks for something under another name
+// than it was measured.
+func checkDocumented(t *testing.T, rows []row) {
+	t.Helper()
+	r := newReport(nil, []backend{sqliteIn("")}, nil, tiny)
+	r.Rows = rows
+	for l := range strings.Lines(r.short() + r.rates()) {
+		if cells := strings.Split(l, " | "); len(cells) > 1 && strings.HasPrefix(cells[1], nothing) {
+			t.Errorf("not measured: %s", l)
+		}
+	}
+	if svg, err := r.picture(); err != nil || !strings.Contains(string(svg), "SQLite") {
+		t.Errorf("nothing of the store in the picture: %v", err)
 	}
 }
 
@@ -126,7 +145,7 @@ func TestQuantile(t *testing.T) {
 // What one transaction or batch costs, for profiles: go test -bench . -cpuprofile x.prof.
 func BenchmarkSQLite(b *testing.B) {
 	const batch = 64
-	p, err := sqliteIn(b.TempDir()).open(b.Context(), options{batch: batch})
+	p, err := sqliteIn(b.TempDir()).open(b.Context(), options{sizes: []int{batch}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -96,6 +96,22 @@ func claim(ctx context.Context, st oncepipe.Store, keys []string) ([]oncepipe.Cl
 	return reqs, nil
 }
 
+// complete completes claims with one call of the store.
+func complete(ctx context.Context, st oncepipe.Store, claims []oncepipe.ClaimRequest) error {
+	dones := make([]oncepipe.Completion, len(claims))
+	for i, c := range claims {
+		dones[i] = oncepipe.Completion{RecordID: c.RecordID, Claim: c.Claim}
+	}
+	held, err := st.Complete(ctx, dones)
+	if err != nil {
+		return err
+	}
+	if i := slices.Index(held, false); i >= 0 {
+		return fmt.Errorf("claim of %s is lost", claims[i].Key)
+	}
+	return nil
+}
+
 // claimed makes a function that claims keys.
 func claimed(st oncepipe.Store) func(context.Context, []string) error {
 	return func(ctx context.Context, keys []string) error {
@@ -112,18 +128,7 @@ func completed(st oncepipe.Store) func(context.Context, []string) error {
 		if err != nil {
 			return err
 		}
-		dones := make([]oncepipe.Completion, len(reqs))
-		for i, r := range reqs {
-			dones[i] = oncepipe.Completion{RecordID: r.RecordID, Claim: r.Claim}
-		}
-		held, err := st.Complete(ctx, dones)
-		if err != nil {
-			return err
-		}
-		if i := slices.Index(held, false); i >= 0 {
-			return fmt.Errorf("claim of %s is lost", keys[i])
-		}
-		return nil
+		return complete(ctx, st, reqs)
 	}
 }
 

@@ -49,7 +49,7 @@ func (t Times) Over(base Times) float64 {
 	for i := range t {
 		quotients[i] = float64(t[i]) / float64(base[i])
 	}
-	return median(quotients)
+	return Median(quotients)
 }
 
 // Median is the median of the times.
@@ -58,7 +58,7 @@ func (t Times) Median() time.Duration {
 	for i := range t {
 		all[i] = float64(t[i])
 	}
-	return time.Duration(median(all))
+	return time.Duration(Median(all))
 }
 
 // Minus is what t took longer than base, round by round.
@@ -79,7 +79,8 @@ func Mallocs(run func()) uint64 {
 	return after.Mallocs - before.Mallocs
 }
 
-func median(of []float64) float64 {
+// Median is the median of at least one value. It sorts them.
+func Median(of []float64) float64 {
 	slices.Sort(of)
 	return (of[(len(of)-1)/2] + of[len(of)/2]) / 2
 }
