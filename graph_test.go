@@ -334,8 +334,8 @@ func (w *world) inline(op string, v msg) {
 func parkedIn(s *stage[msg, msg], key string) bool {
 	s.lane.mu.Lock()
 	defer s.lane.mu.Unlock()
-	for place := range s.lane.index.All() {
-		if s.lane.jobs[place].t.key == key {
+	for place, since := range s.lane.since {
+		if since != noJob && s.lane.jobs[place].t.key == key {
 			return true
 		}
 	}

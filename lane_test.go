@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -198,6 +199,40 @@ func TestLaneFIFO(t *testing.T) {
 				t.Fatalf("%d is item %d (%v)", i, j.v, ok)
 			}
 		}
+	})
+}
+
+// The oldest is that of those which are parked, whatever came and went.
+func TestLaneOldest(t *testing.T) {
+	check(t, 100, func(rt *rapid.T) {
+		moves := rapid.SliceOfN(rapid.IntRange(-1, 20), 1, 80).Draw(rt, "moves") // an admission, or -1: one leaves
+		inBubble(t, rt, func() (faults []string) {
+			l := newLane[int]()
+			l.start()
+			parked := map[int]time.Duration{}
+			for i, m := range moves {
+				if m < 0 && len(parked) > 0 {
+					<-l.ready
+					if j, ok := l.take(); ok {
+						delete(parked, j.v)
+					}
+				} else if m >= 0 {
+					j := laneJob(i)
+					j.t.scope.admitted = time.Duration(m)
+					l.park(j, time.Duration(m%5)*time.Millisecond)
+					parked[i] = time.Duration(m)
+				}
+				got, ok := l.oldest()
+				if want := slices.Sorted(maps.Values(parked)); ok != (len(want) > 0) || ok && got != want[0] {
+					faults = append(faults, fmt.Sprintf("after move %d: %v, %v of %v", i, got, ok, want))
+				}
+			}
+			l.shut()
+			if _, ok := l.oldest(); ok {
+				faults = append(faults, "something is left")
+			}
+			return faults
+		})
 	})
 }
 

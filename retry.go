@@ -3,6 +3,7 @@ package oncepipe
 import (
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -144,8 +145,12 @@ type lane[A any] struct {
 	timer  *time.Timer
 	epoch  time.Time
 	index  due.Index
-	jobs   []job[A] // by place
+	jobs   []job[A]        // by place
+	since  []time.Duration // by place: when its delivery was admitted; noJob where there is none
 }
+
+// noJob is later than everything.
+const noJob = time.Duration(math.MaxInt64)
 
 func newLane[A any]() *lane[A] {
 	return &lane[A]{ready: make(chan struct{}, 1)}
@@ -180,8 +185,10 @@ func (l *lane[A]) park(j job[A], delay time.Duration) bool {
 	place, first := l.index.Push(int64(at))
 	if int(place) == len(l.jobs) {
 		l.jobs = append(l.jobs, j)
+		l.since = append(l.since, j.t.scope.admitted)
 	} else {
 		l.jobs[place] = j
+		l.since[place] = j.t.scope.admitted
 	}
 	l.parked.Add(1)
 	if first {
@@ -219,9 +226,9 @@ func (l *lane[A]) take() (job[A], bool) {
 func (l *lane[A]) pop(place uint32) job[A] {
 	l.index.Pop()
 	j := l.jobs[place]
-	l.jobs[place] = job[A]{}
+	l.jobs[place], l.since[place] = job[A]{}, noJob
 	if l.index.Len() == 0 {
-		l.jobs = l.jobs[:0]
+		l.jobs, l.since = l.jobs[:0], l.since[:0]
 	}
 	return j
 }
@@ -242,19 +249,19 @@ func (l *lane[A]) shut() []job[A] {
 		}
 		out = append(out, j)
 	}
-	l.index, l.jobs = due.Index{}, nil
+	l.index, l.jobs, l.since = due.Index{}, nil, nil
 	l.parked.Store(0)
 	return out
 }
 
 // oldest returns when the longest-known delivery with a parked item was
-// admitted.
+// admitted. It reads one number after the other, so that a million parked items
+// hold up nobody for long.
 func (l *lane[A]) oldest() (time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first := time.Duration(math.MaxInt64)
-	for place := range l.index.All() {
-		first = min(first, l.jobs[place].t.scope.admitted)
+	if l.index.Len() == 0 {
+		return 0, false
 	}
-	return first, l.index.Len() > 0
+	return slices.Min(l.since), true
 }

@@ -1,8 +1,6 @@
 // Package due keeps what is waiting for its time in order.
 package due
 
-import "iter"
-
 // Index is a queue of places by the time at which each is due: earlier times
 // first, equal ones in the order in which they came. The values that stand at
 // the places are the caller's, in a slice. The zero Index is empty.
@@ -90,15 +88,4 @@ func (x *Index) Pop() {
 		i = least
 	}
 	x.heap[i] = e
-}
-
-// All yields the places in use, in no order.
-func (x *Index) All() iter.Seq[uint32] {
-	return func(yield func(uint32) bool) {
-		for _, e := range x.heap {
-			if !yield(e.place) {
-				return
-			}
-		}
-	}
 }

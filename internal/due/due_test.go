@@ -47,7 +47,11 @@ func TestIndexModel(t *testing.T) {
 				if x.Len() != len(model) {
 					t.Fatalf("%d places, want %d", x.Len(), len(model))
 				}
-				all := slices.Sorted(x.All())
+				all := make([]uint32, len(x.heap))
+				for i, e := range x.heap {
+					all[i] = e.place
+				}
+				slices.Sort(all)
 				want := make([]uint32, len(model))
 				for i, w := range model {
 					want[i] = w.place
