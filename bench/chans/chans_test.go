@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 
 	"github.com/oncepipe/oncepipe/bench/internal/ratio"
+	"github.com/oncepipe/oncepipe/bench/internal/results"
 )
 
 // Each job checks the number of what comes out, by itself.
@@ -28,6 +29,61 @@ func TestJobs(t *testing.T) {
 			t.Errorf("%s: %.2f allocations per item, by hand %.2f", j.name, r.Allocs, r.HandAllocs)
 		}
 		known[j.name] = true
+	}
+}
+
+func TestDocument(t *testing.T) {
+	results.CheckDocument(t, "../../docs/results", []string{"chans.json"}, render)
+}
+
+// A job through the whole program: what it shows is what it writes.
+func TestWrite(t *testing.T) {
+	dir := results.Dir(t.TempDir())
+	var shown []row
+	m, _ := measure(t.Context(), choose("put/dropping"), 1, command("put/dropping", 1), func(r row) { shown = append(shown, r) })
+	if err := write(dir, m); err != nil {
+		t.Fatal(err)
+	}
+	back, err := results.ReadJSON[measured](dir, "chans.json")
+	if err != nil || back.Partial || len(shown) != 2 || !slices.Equal(back.Rows, shown) {
+		t.Errorf("%+v, %v; shown %+v", back, err, shown)
+	}
+	results.CheckDocument(t, dir, []string{"chans.json"}, render)
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	m, code := measure(ctx, choose("put"), 1, "a test", func(row) { cancel() })
+	if code != interrupted || !m.Partial || len(m.Rows) != 1 {
+		t.Errorf("%d, %+v", code, m)
+	}
+}
+
+// Each job has words in the document, where what isn't held is said.
+func TestRender(t *testing.T) {
+	dir := results.Dir(t.TempDir())
+	var m measured
+	for _, j := range jobs() {
+		m.Rows = append(m.Rows, row{Row: ratio.AtMost(j.name, 1.234, j.limit), Ns: 2})
+	}
+	if err := write(dir, m); err != nil {
+		t.Fatal(err)
+	}
+	text, err := dir.Read("chans.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"one loop | 1.23 | 1.2 | **not held** |\n", "buffers of 64 : the same by hand | 1.23 | 1.5 | held |\n",
+		"full sliding buffer : plain send | 1.23 |  | only reported |\n",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s\nlacks %q", text, want)
+		}
+	}
+	m.Rows[0].Name = "new"
+	if err := write(dir, m); err == nil {
+		t.Error("a row without words is left out")
 	}
 }
 

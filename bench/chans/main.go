@@ -2,12 +2,13 @@
 // by hand for the same contract, prints every ratio with its limit, and exits with
 // 1 when one is above.
 //
-//	go run ./bench/chans [-json] [-only SUBSTRING]
+//	go run ./bench/chans [-json] [-only SUBSTRING] [-rounds N] [-results DIR]
 //
 // clojure.sh does the same jobs in core.async, and prints both side by side.
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/oncepipe/oncepipe/bench/internal/ratio"
+	"github.com/oncepipe/oncepipe/bench/internal/results"
 )
 
 // buffer is the size of the channels around each job.
@@ -24,6 +26,8 @@ const buffer = 64
 
 // reported is the limit of a ratio that isn't held to one.
 const reported = 0
+
+const interrupted = 130 // the exit code
 
 // job is the same work for the same number of items, by chans and by hand.
 type job struct {
@@ -61,32 +65,73 @@ func (j job) measure(rounds int) row {
 	}
 }
 
+// manyRounds is how often each job is run unless told otherwise.
+const manyRounds = 51
+
 func main() {
 	asJSON := flag.Bool("json", false, "print one JSON object a line")
 	only := flag.String("only", "", "run only the jobs whose name contains this: pipeline, chain, put, mult")
-	rounds := flag.Int("rounds", 51, "how often each job is run; the result is the median")
+	rounds := flag.Int("rounds", manyRounds, "how often each job is run; the result is the median")
+	dir := flag.String("results", "", "where chans.json and chans.md are written")
 	flag.Parse()
+	chosen := choose(*only)
 	if flag.NArg() > 0 || *rounds < 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	good, shown := true, 0
-	for _, j := range jobs() {
-		if !strings.Contains(j.name, *only) {
-			continue
-		}
-		r := j.measure(*rounds)
-		good = good && r.OK
-		shown++
-		show(os.Stdout, r, *asJSON)
-	}
-	if shown == 0 {
+	if len(chosen) == 0 {
 		fmt.Fprintln(os.Stderr, "chans: no job's name contains", *only)
 		os.Exit(2)
 	}
-	if !good {
-		os.Exit(1)
+	ctx, stop := results.Context()
+	m, code := measure(ctx, chosen, *rounds, command(*only, *rounds), func(r row) { show(os.Stdout, r, *asJSON) })
+	stop()
+	if *dir != "" {
+		if err := write(results.Dir(*dir), m); err != nil {
+			fmt.Fprintln(os.Stderr, "chans:", err)
+			os.Exit(1)
+		}
 	}
+	os.Exit(code)
+}
+
+func choose(only string) (chosen []job) {
+	for _, j := range jobs() {
+		if strings.Contains(j.name, only) {
+			chosen = append(chosen, j)
+		}
+	}
+	return chosen
+}
+
+// command is what one types to have the same again.
+func command(only string, rounds int) string {
+	line := "go run ./bench/chans"
+	if only != "" {
+		line += fmt.Sprintf(" -only %q", only)
+	}
+	if rounds != manyRounds {
+		line += fmt.Sprintf(" -rounds %d", rounds)
+	}
+	return line + " -results docs/results"
+}
+
+// measure measures the jobs until ctx ends, shows them, and returns the exit code.
+func measure(ctx context.Context, chosen []job, rounds int, command string, show func(row)) (m measured, code int) {
+	m.Run = results.NewRun(command)
+	for _, j := range chosen {
+		if ctx.Err() != nil {
+			m.Partial = true
+			return m, interrupted
+		}
+		r := j.measure(rounds)
+		m.Rows = append(m.Rows, r)
+		if !r.OK {
+			code = 1
+		}
+		show(r)
+	}
+	return m, code
 }
 
 func show(to io.Writer, r row, asJSON bool) {

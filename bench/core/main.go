@@ -1,10 +1,11 @@
 // Command core measures what Oncepipe's core costs beside the same work done by
 // hand, prints every ratio with its limit, and exits with 1 when one is above.
 //
-//	go run ./bench/core [-json] [-only SUBSTRING]
+//	go run ./bench/core [-json] [-only SUBSTRING] [-results DIR]
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -14,43 +15,80 @@ import (
 	"github.com/oncepipe/oncepipe/bench/chain"
 	"github.com/oncepipe/oncepipe/bench/guard"
 	"github.com/oncepipe/oncepipe/bench/internal/ratio"
+	"github.com/oncepipe/oncepipe/bench/internal/results"
 	"github.com/oncepipe/oncepipe/bench/parked"
 )
+
+const interrupted = 130
+
+// group is a part of the report.
+type group struct {
+	name   string
+	report func() ([]ratio.Row, error)
+}
+
+var groups = []group{
+	{"chain", chain.Report},
+	{"guard", guard.Report},
+	{"parked", parked.Report},
+}
 
 func main() {
 	asJSON := flag.Bool("json", false, "print one JSON object a line")
 	only := flag.String("only", "", "run only the groups whose name contains this: chain, guard, parked")
+	dir := flag.String("results", "", "where core.json and core.md are written")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "core: unexpected argument", flag.Arg(0))
 		os.Exit(2)
 	}
-	groups := []struct {
-		name   string
-		report func() ([]ratio.Row, error)
-	}{
-		{"chain", chain.Report},
-		{"guard", guard.Report},
-		{"parked", parked.Report},
+	ctx, stop := results.Context()
+	code, err := run(ctx, *only, results.Dir(*dir), func(r ratio.Row) { show(r, *asJSON) })
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "core:", err)
 	}
-	good := true
+	os.Exit(code)
+}
+
+// run shows the rows of the groups whose name contains only, writes them to dir,
+// and returns the exit code.
+func run(ctx context.Context, only string, dir results.Dir, show func(ratio.Row)) (code int, err error) {
+	command := "go run ./bench/core"
+	if only != "" {
+		command += " -only " + only
+	}
+	m := measured{Run: results.NewRun(command + " -results docs/results")}
 	for _, g := range groups {
-		if !strings.Contains(g.name, *only) {
+		if !strings.Contains(g.name, only) {
 			continue
+		}
+		if ctx.Err() != nil {
+			m.Partial, code = true, interrupted
+			break
 		}
 		rows, err := g.report()
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "core: %s: %v\n", g.name, err)
-			os.Exit(1)
+			return 1, fmt.Errorf("%s: %w", g.name, err)
 		}
+		m.Rows = append(m.Rows, rows...)
 		for _, r := range rows {
-			good = good && r.OK
-			show(r, *asJSON)
+			show(r)
+			if !r.OK {
+				code = 1
+			}
 		}
 	}
-	if !good {
-		os.Exit(1)
+	if dir == "" {
+		return code, nil
 	}
+	if err := results.WriteJSON(dir, "core.json", m); err != nil {
+		return 1, err
+	}
+	if err := render(dir); err != nil {
+		return 1, err
+	}
+	return code, nil
 }
 
 func show(r ratio.Row, asJSON bool) {
