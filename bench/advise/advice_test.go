@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/oncepipe/oncepipe/bench/internal/sim"
+)
+
+// check is rapid.Check with a number of runs that fits what one costs, unless
+// somebody asked for another number.
+func check(t *testing.T, runs int, prop func(*rapid.T)) {
+	t.Helper()
+	f := flag.Lookup("rapid.checks")
+	if old := f.Value.String(); old == f.DefValue {
+		if err := f.Value.Set(strconv.Itoa(runs)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := f.Value.Set(old); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	rapid.Check(t, prop)
+}
+
+func simulate(t interface {
+	Helper()
+	Fatal(args ...any)
+}, j Job, c sim.Cell,
+) sim.Result {
+	t.Helper()
+	c.Workers, c.Load, c.Service, c.Exponential, c.Timeout = j.Workers, j.Load, j.Service, j.Exponential, j.Timeout
+	r, err := sim.Run(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// The advised buffer makes next to no extra effects without a guard, or the
+// advice warns. The advised guard lets none through when acks are lost.
+func TestAdviceHolds(t *testing.T) {
+	check(t, 20, func(t *rapid.T) {
+		j := Job{
+			Service:     time.Duration(rapid.IntRange(20, 5000).Draw(t, "service, µs")) * time.Microsecond,
+			Exponential: rapid.Bool().Draw(t, "exponential"),
+			Workers:     rapid.IntRange(1, 8).Draw(t, "workers"),
+			Load:        float64(rapid.IntRange(30, 97).Draw(t, "load, %")) / 100,
+			Buffer:      AnyBuffer,
+		}
+		j.Timeout = j.Service * time.Duration(rapid.IntRange(15, 600).Draw(t, "timeout, tenths of a service")) / 10
+		a := Advise(j)
+		keys := 600
+		r := simulate(t, j, sim.Cell{Guard: sim.None, Buffer: a.Buffer, Keys: keys, Burst: 100, Seed: 1})
+		if r.Extra*100 > keys && !a.NeedsDedup {
+			t.Errorf("%d extra effects for %d keys with buffer %d, and no warning: %+v", r.Extra, keys, a.Buffer, a)
+		}
+		j.AckLoss = float64(rapid.IntRange(1, 20).Draw(t, "lost acks, %")) / 100
+		a = Advise(j)
+		if !a.NeedsDedup {
+			t.Error("no warning of lost acks")
+		}
+		r = simulate(t, j, sim.Cell{Guard: sim.Ours, Capacity: a.Guard, AckLoss: j.AckLoss, Buffer: a.Buffer, Keys: keys, Burst: 100, Seed: 1})
+		if r.Extra != 0 || r.Lost != 0 {
+			t.Errorf("%d extra effects and %d lost ones with guard %d", r.Extra, r.Lost, a.Guard)
+		}
+	})
+}
+
+// A buffer far beyond the place of the collapse collapses after a burst, and the
+// advice says so; with Dedup it doesn't.
+func TestCollapseIsAnnounced(t *testing.T) {
+	for _, exponential := range []bool{false, true} {
+		j := Job{Service: time.Millisecond / 2, Exponential: exponential, Workers: 4, Timeout: 20 * time.Millisecond, Load: 0.95, Buffer: AnyBuffer}
+		if a := Advise(j); len(a.Warnings) != 0 || a.Buffer != 16 {
+			t.Errorf("buffer %d, warnings %q", a.Buffer, a.Warnings)
+		}
+		j.Buffer = 4 * Advise(j).Collapse
+		a := Advise(j)
+		if !slices.ContainsFunc(a.Warnings, func(w string) bool { return strings.Contains(w, "collapsed equilibrium") }) {
+			t.Errorf("buffer %d: no warning of a collapse in %q", j.Buffer, a.Warnings)
+		}
+		c := sim.Cell{Guard: sim.None, Buffer: j.Buffer, Keys: 2_500, Burst: j.Buffer + 500, Seed: 1}
+		if r := simulate(t, j, c); !r.Collapsed || r.Extra < r.Keys {
+			t.Errorf("no collapse with buffer %d: %+v", j.Buffer, r)
+		}
+		c.Guard, c.Capacity = sim.Ours, a.Guard
+		if r := simulate(t, j, c); r.Extra != 0 {
+			t.Errorf("extra effects with Dedup: %+v", r)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	fine := Job{Service: time.Millisecond, Workers: 2, Timeout: time.Second, Load: 0.5, Buffer: AnyBuffer}
+	for _, c := range []struct {
+		change func(*Job)
+		want   string // "": no warning
+	}{
+		{func(*Job) {}, ""},
+		{func(j *Job) { j.Load = 1 }, "at least 3 workers"},
+		{func(j *Job) { j.Load, j.Fail = 0.9, 0.2 }, "is 1.12"},
+		{func(j *Job) { j.Timeout = j.Service / 2 }, "take longer than the sender waits"},
+		{func(j *Job) { j.AckLoss = 0.5 }, "lost ack"},
+		{func(j *Job) { j.Fail, j.Backoff = 0.01, time.Minute }, "backoff of 1m0s"},
+		{func(j *Job) { j.Fail, j.Backoff = 0.01, time.Millisecond }, ""},
+	} {
+		j := fine
+		c.change(&j)
+		got := strings.Join(Advise(j).Warnings, " ")
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %q, want %q", j, got, c.want)
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	j := Job{
+		Service: time.Millisecond, Workers: 10, Timeout: time.Second, Load: 0.5, Buffer: AnyBuffer,
+		Fail: 0.1, Backoff: time.Second, AckLoss: 0.01, Redelivery: time.Hour,
+	}
+	a := Advise(j)
+	// Backoffs of 1, 2, 4 … 30 s with shares of 0.1, 0.01 …: 0.1 + 0.02 + 0.004 …
+	if want := 5000 * 0.125; a.Parked < want-10 || a.Parked > want {
+		t.Errorf("%v items are parked, want about %v", a.Parked, want)
+	}
+	if a.Slots < int(a.Parked)+10 || a.Slots > 2*int(a.Parked) {
+		t.Errorf("%d slots for %v items", a.Slots, a.Parked)
+	}
+	if a.Timeouts != 5 || a.Guard < 50_000 || a.Guard > 60_000 {
+		t.Errorf("guard %d for %d timeouts", a.Guard, a.Timeouts)
+	}
+	if a.Retention <= j.Redelivery {
+		t.Errorf("retention %v", a.Retention)
+	}
+	if j.Timeout = 4 * time.Millisecond; Advise(j).Buffer >= int(Advise(j).BStar) {
+		t.Errorf("buffer %d, B* %v", Advise(j).Buffer, Advise(j).BStar)
+	}
+}
+
+func TestRun(t *testing.T) {
+	good := []string{"-service", "0.5ms", "-workers", "4", "-timeout", "20ms", "-load", "0.9"}
+	var out, diag bytes.Buffer
+	if code := run(good, &out, &diag); code != 0 || diag.Len() > 0 {
+		t.Fatalf("exit %d: %s", code, &diag)
+	}
+	for _, want := range []string{"Buffer(Fixed(16))", "Retry(RetryPolicy{Slots: 256})", "WithGuard(Ring(", "Retention", "26h24m0s"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+	out.Reset()
+	if code := run(append(good, "-json", "-buffer", "1000"), &out, &diag); code != 0 {
+		t.Fatalf("exit %d: %s", code, &diag)
+	}
+	var a answer
+	if err := json.Unmarshal(out.Bytes(), &a); err != nil || a.Buffer != 1000 || a.Collapse != 157 || len(a.Warnings) != 1 {
+		t.Errorf("%v: %s", err, &out)
+	}
+	for _, bad := range [][]string{
+		{},
+		append(slices.Clone(good), "-workers", "0"),
+		append(slices.Clone(good), "-load", "NaN"),
+		append(slices.Clone(good), "-fail", "1"),
+		append(slices.Clone(good), "-ack-loss", "-0.1"),
+		append(slices.Clone(good), "-buffer", "-2"),
+		append(slices.Clone(good), "-timeout", "1000h"),
+		append(slices.Clone(good), "-redelivery", "-1h"),
+		append(slices.Clone(good), "-nonsense"),
+		append(slices.Clone(good), "rest"),
+	} {
+		out.Reset()
+		diag.Reset()
+		if code := run(bad, &out, &diag); code != 2 || out.Len() > 0 || !strings.Contains(diag.String(), "-service") {
+			t.Errorf("%q: exit %d\n%s%s", bad, code, &out, &diag)
+		}
+	}
+	if code := run([]string{"-help"}, &out, &diag); code != 0 {
+		t.Errorf("-help: exit %d", code)
+	}
+}

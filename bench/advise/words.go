@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/oncepipe/oncepipe"
+)
+
+// Reasons has one line for each number.
+type Reasons struct {
+	Buffer, Slots, Guard, Retention string
+}
+
+func (a *Advice) explain(j Job) {
+	a.Reasons = Reasons{
+		Buffer: a.whyBuffer(j),
+		Slots:  "nothing fails, so the default",
+		Guard:  fmt.Sprintf("a copy can cross its ack, up to %v after the delivery before: rate × that, and what is in flight", j.Timeout),
+		Retention: fmt.Sprintf("longer than the %v for which a key may come again: %s keys, which a guard without a store would have to hold",
+			j.Redelivery, count(a.Rate*a.Retention.Seconds())),
+	}
+	if a.Timeouts > 1 {
+		a.Reasons.Guard = fmt.Sprintf("a key whose ack is lost comes again after %v: rate × that, for %d losses in a row, and what is in flight",
+			j.Timeout, a.Timeouts)
+	}
+	if a.Guard <= oncepipe.DefaultGuard {
+		a.Reasons.Guard += fmt.Sprintf("; the default, %d, is enough", oncepipe.DefaultGuard)
+	}
+	if j.Fail > 0 {
+		a.Reasons.Slots = fmt.Sprintf("an item in backoff keeps its slot: %.3g keys/s, %v of backoff for each on average, are %.3g at a time; with a margin, and not below the default",
+			a.Rate, parkedFor(j).Round(100*time.Microsecond), a.Parked)
+	}
+}
+
+func (a *Advice) whyBuffer(j Job) string {
+	full := fmt.Sprintf("when it is full a key takes %v, and the sender waits %v (B* = %.4g)",
+		a.Full.Sojourn.Round(10*time.Microsecond), j.Timeout, a.BStar)
+	switch {
+	case j.Buffer != AnyBuffer && j.Buffer > a.Safest:
+		return fmt.Sprintf("yours; no more than %d would be well below B*; %s", max(a.Safest, 0), full)
+	case j.Buffer != AnyBuffer:
+		return "yours; " + full
+	case a.Safest < 0:
+		return "the timeout is so short that none is well below B*; " + full
+	case a.Buffer == a.Safest:
+		return fmt.Sprintf("the largest well below B*; %d would be better for throughput; %s", oncepipe.DefaultBuffer, full)
+	default:
+		return "most of what a buffer can gain; " + full
+	}
+}
+
+func (a *Advice) warn(j Job) {
+	say := func(format string, args ...any) { a.Warnings = append(a.Warnings, fmt.Sprintf(format, args...)) }
+	dedup := func(format string, args ...any) { say(format, args...); a.NeedsDedup = true }
+	if a.RealLoad >= 1 {
+		say("The load, with the attempts that fail, is %.3g: the workers can't keep up, and what waits outside grows without end, "+
+			"whatever the buffer. It takes at least %d workers.", a.RealLoad, int(float64(j.Workers)*a.RealLoad)+1)
+	}
+	switch {
+	case a.Collapse >= 0 && a.Buffer >= a.Collapse:
+		dedup("Without Dedup this buffer has a second, collapsed equilibrium (from %d on): once it is full, each key is sent %.3g more times, "+
+			"goodput is %.2g, and it stays so. A burst or an outage is enough.", a.Collapse, a.Full.Copies, 1/(1+a.Full.Copies))
+	case a.Full.Late > hardlyLate:
+		dedup("Without Dedup %.3g %% of the keys take longer than the sender waits while this buffer is full.", 100*a.Full.Late)
+	}
+	if j.AckLoss > 0 {
+		dedup("Without Dedup every lost ack is a second effect: %.3g for 100 keys.", 100*j.AckLoss/(1-j.AckLoss))
+	}
+	if j.Fail > 0 && j.Backoff+j.Service > j.Timeout {
+		dedup("Without Dedup a failed item is sent again while it waits out its backoff of %v, and has its effect twice.", j.Backoff)
+	}
+}
+
+// count writes n with a unit.
+func count(n float64) string {
+	for _, u := range []struct {
+		of   float64
+		name string
+	}{{1e9, " billion"}, {1e6, " million"}, {1e3, " thousand"}} {
+		if n >= u.of {
+			return fmt.Sprintf("%.3g%s", n/u.of, u.name)
+		}
+	}
+	return fmt.Sprintf("%.0f", n)
+}
