@@ -22,6 +22,7 @@ type Series struct {
 	Name             string
 	X, Y             []float64
 	Line, Dots, Dash bool
+	Color            int // 1 to 8, of line and signs; 0: by the series' place
 }
 
 // Chart is a plane with series in it.
@@ -109,6 +110,9 @@ func add(p *plot.Plot, legend *plot.Legend, s Series, points plotter.XYs, number
 	line, dots, err := plotter.NewLinePoints(points)
 	if err != nil {
 		return err
+	}
+	if s.Color > 0 {
+		number = s.Color - 1
 	}
 	color := colors[number%len(colors)]
 	line.Color, line.Width = color, vg.Points(1.5)
