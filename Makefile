@@ -7,6 +7,7 @@ SERVERS  := $(BIN)/servers
 FUZZTIME ?= 10s
 TIMEOUT  ?= 20m
 TESTARGS ?= -count=1
+BENCHES  ?= chans core scale peers mechanisms window stores
 
 # Whatever the caller's shell says, the workspace is this one.
 export GOWORK := $(CURDIR)/go.work
@@ -19,7 +20,7 @@ each = dirs=$$(go list -m -f '{{.Dir}}') && for d in $$dirs; do \
 	(cd "$$d" && export GOWORK=off && $(1)) || { echo "make: failed in $$d" >&2; exit 1; }; done
 
 .NOTPARALLEL:
-.PHONY: help test check compiler tools fmt format lint tidy alone job race servers bench fuzz always
+.PHONY: help test check compiler tools fmt format lint tidy alone job evidence race servers bench bench-full measure fuzz always
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -30,7 +31,7 @@ test: ## everything, as CI does it; leaves the tree as it was
 	after=$$(git status --porcelain); [ "$$before" = "$$after" ] || \
 	{ echo "make test: the tree has changed:" >&2; echo "$$after" >&2; exit 1; }
 
-check: compiler lint alone job race
+check: compiler lint alone job evidence race
 
 compiler:
 	@echo '#include <stdlib.h>' | $$(go env CC) -fsyntax-only -x c - && [ "$$(go env CGO_ENABLED)" = 1 ] || \
@@ -69,6 +70,10 @@ job: ## the main job, on its built binary
 	@go build -o $(BIN)/webhooks ./examples/webhooks
 	@$(BIN)/webhooks -json
 
+evidence: ## the tests of bench at full length, which are shorter with the race detector
+	@echo "== go test ./bench/... ./bench/peers"
+	@go test -timeout $(TIMEOUT) $(TESTARGS) ./bench/... ./bench/peers/...
+
 race: compiler $(SERVERS) ## all tests of all modules with the race detector, beside real servers
 	$(SERVERS) -- go test -race -timeout $(TIMEOUT) $(TESTARGS) work
 
@@ -78,10 +83,20 @@ servers: $(SERVERS) ## PostgreSQL, MariaDB and Redis until Ctrl-C; prints their 
 $(SERVERS): always
 	@go build -o $@ ./integration/servers
 
-bench: $(SERVERS) ## what chans, a hop, the guard, a parked item and a store cost; fails above a limit
-	go run ./bench/chans
-	go run ./bench/core
-	$(SERVERS) -fsync -- go run ./bench/stores
+bench: $(SERVERS) ## what it costs and what the evidence says, quick: writes docs/results; fails above a limit
+	$(SERVERS) -fsync -- $(MAKE) --no-print-directory measure MEASURE=-quick
+
+bench-full: $(SERVERS) ## the same at length, an hour or more
+	$(SERVERS) -fsync -- $(MAKE) --no-print-directory measure MEASURE=
+
+# A program that is above a limit says so, and the others run all the same.
+measure:
+	@failed=; for p in $(BENCHES); do \
+	case $$p in window) flags="-real $(MEASURE)";; chans|core) flags=;; *) flags="$(MEASURE)";; esac; \
+	echo "== go run ./bench/$$p $$flags"; \
+	go run ./bench/$$p $$flags -results docs/results || failed="$$failed $$p"; done; \
+	go run ./bench/quote || exit 1; \
+	[ -z "$$failed" ] || { echo "make: above a limit, or failed:$$failed" >&2; exit 1; }
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@dirs=$$(go list -f '{{.Dir}}' work) && for d in $$dirs; do \

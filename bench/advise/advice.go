@@ -31,6 +31,7 @@ type Advice struct {
 	Buffer    int           // of the stage with the effect
 	Slots     int           // of its RetryPolicy
 	Guard     int           // keys in Dedup's Ring
+	Span      time.Duration // for which the guard knows a key that is done, at least
 	Retention time.Duration // of the store, if there is one
 
 	BStar      float64 // beyond it a key in a full buffer is sent again
@@ -41,6 +42,7 @@ type Advice struct {
 
 	Parked     float64 // mean number of items that wait out a backoff
 	Timeouts   int     // that the guard has to bridge
+	Overflows  bool    // copies can be more than JoinLimit's defaults let wait
 	Rate       float64 // keys done per second
 	RealLoad   float64 // with the attempts that fail
 	NeedsDedup bool    // there is a warning that Dedup answers
@@ -82,7 +84,9 @@ func Advise(j Job) Advice {
 
 	a.Parked = a.Rate * parkedFor(j).Seconds()
 	a.Slots = max(oncepipe.DefaultSlots, int(math.Ceil(a.Parked+6*math.Sqrt(a.Parked)))+j.Workers)
-	a.Guard = queueing.AckedKeys(s, a.Timeouts)
+	a.Overflows = overflows(s, j, a.Slots)
+	a.Span = span(j.Timeout, a.Timeouts, a.Overflows)
+	a.Guard = queueing.KeysWithin(s, a.Span)
 	a.Retention = j.Redelivery + max(j.Redelivery/10, j.Timeout)
 
 	a.explain(j)
@@ -107,27 +111,4 @@ func safest(s queueing.System) int {
 		s.Buffer = b
 		return queueing.FullSystem(s).Late > hardlyLate
 	}) - 1
-}
-
-// timeouts is how often in a row acks of one key may get lost. A Ring counts from
-// when a key was done, whatever was looked up since.
-func timeouts(loss float64) int {
-	n := 1
-	for p := loss; p > negligible; p *= loss {
-		n++
-	}
-	return n
-}
-
-// longest is where the backoff of oncepipe's default policy stops growing.
-const longest = 30 * time.Second
-
-// parkedFor is how long a key waits out backoffs in all, on average.
-func parkedFor(j Job) time.Duration {
-	sum, wait := 0.0, j.Backoff
-	for p := j.Fail; p > negligible; p *= j.Fail {
-		sum += p * float64(wait)
-		wait = min(2*wait, max(longest, j.Backoff))
-	}
-	return time.Duration(sum)
 }

@@ -40,6 +40,7 @@ func simulate(t interface {
 ) sim.Result {
 	t.Helper()
 	c.Workers, c.Load, c.Service, c.Exponential, c.Timeout = j.Workers, j.Load, j.Service, j.Exponential, j.Timeout
+	c.AckLoss, c.Fail, c.Backoff, c.Ring = j.AckLoss, j.Fail, j.Backoff, c.Capacity > 0
 	r, err := sim.Run(c)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +71,7 @@ func TestAdviceHolds(t *testing.T) {
 		if !a.NeedsDedup {
 			t.Error("no warning of lost acks")
 		}
-		r = simulate(t, j, sim.Cell{Guard: sim.Ours, Capacity: a.Guard, AckLoss: j.AckLoss, Buffer: a.Buffer, Keys: keys, Burst: 100, Seed: 1})
+		r = simulate(t, j, sim.Cell{Guard: sim.Ours, Capacity: a.Guard, Buffer: a.Buffer, Keys: keys, Burst: 100, Seed: 1})
 		if r.Extra != 0 || r.Lost != 0 {
 			t.Errorf("%d extra effects and %d lost ones with guard %d", r.Extra, r.Lost, a.Guard)
 		}
@@ -114,6 +115,7 @@ func TestWarnings(t *testing.T) {
 		{func(j *Job) { j.AckLoss = 0.5 }, "lost ack"},
 		{func(j *Job) { j.Fail, j.Backoff = 0.01, time.Minute }, "backoff of 1m0s"},
 		{func(j *Job) { j.Fail, j.Backoff = 0.01, time.Millisecond }, ""},
+		{func(j *Job) { j.Service, j.Workers, j.Timeout, j.AckLoss = 100, 10_000, 10*time.Millisecond, 0.5 }, "No Ring holds"},
 	} {
 		j := fine
 		c.change(&j)
@@ -137,8 +139,14 @@ func TestNumbers(t *testing.T) {
 	if a.Slots < int(a.Parked)+10 || a.Slots > 2*int(a.Parked) {
 		t.Errorf("%d slots for %v items", a.Slots, a.Parked)
 	}
-	if a.Timeouts != 5 || a.Guard < 50_000 || a.Guard > 60_000 {
-		t.Errorf("guard %d for %d timeouts", a.Guard, a.Timeouts)
+	// A minute for copies that JoinLimit doesn't let wait, and four timeouts.
+	if a.Timeouts != 5 || a.Span != 64*time.Second || a.Guard < 640_000 || a.Guard > 650_000 {
+		t.Errorf("guard %d for %v, %d timeouts", a.Guard, a.Span, a.Timeouts)
+	}
+	steady := j
+	steady.Fail = 0
+	if a := Advise(steady); a.Timeouts != 5 || a.Span != 5*time.Second || a.Guard < 50_000 || a.Guard > 60_000 {
+		t.Errorf("guard %d for %v, %d timeouts", a.Guard, a.Span, a.Timeouts)
 	}
 	if a.Retention <= j.Redelivery {
 		t.Errorf("retention %v", a.Retention)
@@ -164,8 +172,12 @@ func TestRun(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, &diag)
 	}
 	var a answer
-	if err := json.Unmarshal(out.Bytes(), &a); err != nil || a.Buffer != 1000 || a.Collapse != 157 || len(a.Warnings) != 1 {
+	if err := json.Unmarshal(out.Bytes(), &a); err != nil || a.Buffer != 1000 || a.Collapse != 157 || a.GuardSpan != "1m0s" || len(a.Warnings) != 1 {
 		t.Errorf("%v: %s", err, &out)
+	}
+	out.Reset()
+	if code := run(append(good, "-ack-loss", "0.01"), &out, &diag); code != 0 || !strings.Contains(out.String(), "no later than 100ms after it was done") {
+		t.Errorf("exit %d: no span in\n%s", code, &out)
 	}
 	for _, bad := range [][]string{
 		{},

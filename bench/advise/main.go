@@ -86,6 +86,7 @@ type answer struct {
 	Buffer       int      `json:"buffer"`
 	Slots        int      `json:"slots"`
 	Guard        int      `json:"guard"`
+	GuardSpan    string   `json:"guard_span"`
 	Retention    string   `json:"retention"`
 	BStar        float64  `json:"b_star"`
 	Collapse     int      `json:"collapse"` // -1: none
@@ -106,7 +107,7 @@ func show(out io.Writer, j Job, a Advice, asJSON bool) error {
 		e := json.NewEncoder(out)
 		e.SetEscapeHTML(false)
 		return e.Encode(answer{
-			Buffer: a.Buffer, Slots: a.Slots, Guard: a.Guard, Retention: a.Retention.String(),
+			Buffer: a.Buffer, Slots: a.Slots, Guard: a.Guard, GuardSpan: a.Span.String(), Retention: a.Retention.String(),
 			BStar: a.BStar, Collapse: a.Collapse,
 			Late: p.P, Extra: p.Extra, Goodput: p.Goodput, FullSojourn: a.Full.Sojourn.String(),
 			WhyBuffer: a.Reasons.Buffer, WhySlots: a.Reasons.Slots,
@@ -131,7 +132,8 @@ func show(out io.Writer, j Job, a Advice, asJSON bool) error {
 		text += "\nWARNING: " + v + "\n"
 	}
 	if a.NeedsDedup {
-		text += "\nDedup before the buffer, with that guard, keeps the effect single at every buffer size.\n"
+		text += fmt.Sprintf("\nDedup before the buffer, with that guard, keeps the effect single: with this buffer, in this process, "+
+			"and for a key that comes again no later than %v after it was done. Later, or after a restart, it takes a store.\n", a.Span)
 	}
 	if _, err := io.WriteString(out, text); err != nil {
 		return fmt.Errorf("print the advice: %w", err)

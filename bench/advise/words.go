@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/oncepipe/oncepipe"
@@ -23,6 +24,9 @@ func (a *Advice) explain(j Job) {
 	if a.Timeouts > 1 {
 		a.Reasons.Guard = fmt.Sprintf("a key whose ack is lost comes again after %v: rate × that, for %d losses in a row, and what is in flight",
 			j.Timeout, a.Timeouts)
+	}
+	if a.Overflows {
+		a.Reasons.Guard += fmt.Sprintf("; copies can be more than JoinLimit lets wait, and are returned for %v: rate × that, too", oncepipe.DefaultJoinWait)
 	}
 	if a.Guard <= oncepipe.DefaultGuard {
 		a.Reasons.Guard += fmt.Sprintf("; the default, %d, is enough", oncepipe.DefaultGuard)
@@ -56,6 +60,9 @@ func (a *Advice) warn(j Job) {
 	if a.RealLoad >= 1 {
 		say("The load, with the attempts that fail, is %.3g: the workers can't keep up, and what waits outside grows without end, "+
 			"whatever the buffer. It takes at least %d workers.", a.RealLoad, int(float64(j.Workers)*a.RealLoad)+1)
+	}
+	if a.Guard > math.MaxInt32 {
+		say("No Ring holds that many keys. It takes a store.")
 	}
 	switch {
 	case a.Collapse >= 0 && a.Buffer >= a.Collapse:

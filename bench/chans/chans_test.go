@@ -57,6 +57,13 @@ func TestInterrupted(t *testing.T) {
 	if code != interrupted || !m.Partial || len(m.Rows) != 1 {
 		t.Errorf("%d, %+v", code, m)
 	}
+	dir := results.Dir(t.TempDir())
+	if err := write(dir, m); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := dir.Read("chans.md"); err != nil || !strings.Contains(string(text), "<!-- part: short -->\n**It was cut short") {
+		t.Errorf("%s\ndoesn't say in its part that it was cut short; %v", text, err)
+	}
 }
 
 // Each job has words in the document, where what isn't held is said.

@@ -61,7 +61,7 @@ func render(dir results.Dir) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# What package chans costs\n\n%s\n"+
 		"Beside the same jobs written by hand for the same contract. Each figure is a median of rounds in which both ran, one after the other.\n\n", m.Header())
-	b.WriteString(results.Part("short", results.Table([]string{"what", ">ratio", ">limit", ""}, short)))
+	b.WriteString(m.Part("short", results.Table([]string{"what", ">ratio", ">limit", ""}, short)))
 	fmt.Fprintf(&b, "\nFor an item, by the names that the program prints:\n\n%s",
 		results.Table([]string{"job", ">ns", ">by hand", ">allocations", ">by hand"}, long))
 	return dir.Write("chans.md", []byte(b.String()))

@@ -38,6 +38,9 @@ func TestInterrupted(t *testing.T) {
 	if code != interrupted || err != nil || readErr != nil || !m.Partial {
 		t.Errorf("%d, %v; %+v, %v", code, err, m, readErr)
 	}
+	if text, err := dir.Read("core.md"); err != nil || !strings.Contains(string(text), "<!-- part: short -->\n**It was cut short") {
+		t.Errorf("%s\ndoesn't say in its part that it was cut short; %v", text, err)
+	}
 }
 
 func TestRender(t *testing.T) {

@@ -55,7 +55,7 @@ func render(dir results.Dir) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# What the core costs\n\n%s\n"+
 		"Each figure is the median of ratios of times that were taken side by side, in rounds. Nothing fails, buffers are of 64.\n\n", m.Header())
-	b.WriteString(results.Part("short", results.Table([]string{"what", ">ratio", ">limit", ""}, short)))
+	b.WriteString(m.Part("short", results.Table([]string{"what", ">ratio", ">limit", ""}, short)))
 	fmt.Fprintf(&b, "\nThe same by the names that the program prints:\n\n%s",
 		results.Table([]string{"name", "what", ">ratio", ">limit", ""}, long))
 	return dir.Write("core.md", []byte(b.String()))

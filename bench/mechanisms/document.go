@@ -36,7 +36,7 @@ func document(about results.Run, g grid) string {
 		`Each mechanism that people use against a second effect, under each fault that they fear: real pipelines on a SQLite file, real
 processes, real SIGKILLs. Here are counts; [the verdicts of the test kit](../mechanisms.md) come from schedules that look for the worst case.
 `,
-		results.Part("short", answer(g)),
+		about.Part("short", answer(g)),
 		"![lost and doubled, by mechanism and fault](mechanisms.svg)\n",
 		"## Lost and done twice\n",
 		`A cell says how often that happened, of how many faults. **Lost**: messages that were acked, or settled for good, and have no effect.

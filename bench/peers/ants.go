@@ -37,7 +37,7 @@ func antsChain(items, workers int) (t total) {
 }
 
 func (antsPeer) writers() []writer {
-	return []writer{{"ants pool", "none; retry: a loop in the task; ack: by hand", antsWrite}}
+	return []writer{{"ants pool", "none; retry: a loop in the task; ack: by hand", "", antsWrite}}
 }
 
 func antsWrite(ctx context.Context, j job) error {

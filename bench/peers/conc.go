@@ -48,7 +48,7 @@ func concStream(items, workers int) (t total) {
 }
 
 func (concPeer) writers() []writer {
-	return []writer{{"conc pool", "none; retry: a loop in the task; ack: by hand", concWrite}}
+	return []writer{{"conc pool", "none; retry: a loop in the task; ack: by hand", "", concWrite}}
 }
 
 func concWrite(ctx context.Context, j job) error {

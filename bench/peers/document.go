@@ -69,14 +69,21 @@ func (m measured) page() string {
 	b.WriteString(results.Part("short", m.short()) + "\n")
 	b.WriteString("## Three steps one after the other\n\n" + speedText + "\n")
 	b.WriteString(m.speedTable() + "\n![ns per item of each library](" + chart + ")\n\n")
-	b.WriteString("## The same faults for all\n\n" + faultText + "\n")
-	b.WriteString(m.faultTable() + "\n![what each fault did to each](" + heat + ")\n\n" + cellText + "\n")
-	b.WriteString(whyText + "\n")
-	b.WriteString("What the faults are:\n\n" + m.faultList() + "\n")
-	b.WriteString("What each brings itself:\n\n" + m.meansTable() + "\n")
+	if len(m.verdicts) > 0 {
+		b.WriteString(m.faultSection())
+	}
 	b.WriteString("## Versions, and who is missing\n\n" + m.versionTable() + "\n" + missingText + "\n")
 	b.WriteString("## Again\n\n" + fmt.Sprintf(againText, m.Command))
 	return b.String()
+}
+
+func (m measured) faultSection() string {
+	return "## The same faults for all\n\n" + faultText + "\n" +
+		m.faultTable() + "\n![what each fault did to each](" + heat + ")\n\n" +
+		fmt.Sprintf(cellText, patience.Seconds()) + "\n" +
+		whyText + "\n" +
+		"What the faults are:\n\n" + m.faultList() + "\n" +
+		"What each brings itself:\n\n" + m.meansTable() + "\n"
 }
 
 const speedText = `A source, three steps that add 1 to a number, and a consumer; nothing fails; every queue has 64 places where it can have any.
@@ -92,9 +99,11 @@ means; where it has none, what one writes by hand.
 `
 
 const cellText = `Cells are *lost / doubled*: messages that were acked or given up and never written, and writes beyond the first of their
-message. *Stuck* means that nothing moved for a second: the rest would never be written. *Open* are deliveries that were neither acked nor
+message. *Stuck* means that nothing moved for %.0f seconds: the rest would never be written. *Open* are deliveries that were neither acked nor
 returned; the source lets at most 16 be open (2 for *copy in flight*, any number for *re-queue, full*). In *slow item* the cell begins with
 how many of the other messages were written while the slow ones waited: 0 means that waiting takes up the workers.
+The column *re-queue, full* is not in the sums above and counts for nobody: there the worker is written so that it puts what
+failed back into its own queue. A library whose items don't go that way says what it does instead.
 `
 
 const whyText = `Why:
@@ -110,8 +119,8 @@ const whyText = `Why:
   one transaction with its record (Tx, which [mechanisms](mechanisms.md) measures).
 `
 
-const missingText = `reugn/go-streams, deliveryhero/pipeline and destel/rill are left out: their modules could not be had from the module proxy when this
-was written. One more library is one more file in bench/peers and a line in ` + "`peers`" + ` there.
+const missingText = `reugn/go-streams, deliveryhero/pipeline and destel/rill are not measured here yet: their modules were not available when this was
+written. One more library is one more file in bench/peers and a line in ` + "`peers`" + ` there.
 `
 
 const againText = `    %s

@@ -14,7 +14,7 @@ type fault struct {
 	prefetch, buffer int
 	work             time.Duration // of a write
 	backoff          time.Duration
-	requeue          bool
+	requeue          bool // not a fault that a writer meets, but how it is written: it counts for nobody
 
 	copyAtBegin bool                        // each message comes again while it is first written
 	copyAtEnd   bool                        // each message comes again when it has been written

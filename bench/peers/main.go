@@ -4,7 +4,8 @@
 //
 //	go run ./bench/peers [-quick] [-results DIR] [-benchstat]
 //
-// It exits with 1 when Oncepipe loses or doubles a write that it should not.
+// It exits with 1 when Oncepipe loses or doubles a write that it should not, and with
+// 130 when it is interrupted; then it keeps what was measured.
 package main
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/oncepipe/oncepipe/bench/internal/results"
 )
 
-// size is how much is measured.
+// size is how much is measured. Below six rounds benchstat has no interval to show.
 type size struct {
 	rounds   int
 	each     time.Duration // of a chain in a round
@@ -31,7 +32,7 @@ type size struct {
 
 var (
 	long  = size{rounds: 15, each: 60 * time.Millisecond, messages: 300}
-	quick = size{rounds: 5, each: 30 * time.Millisecond, messages: 200}
+	quick = size{rounds: 6, each: 30 * time.Millisecond, messages: 200}
 )
 
 var errInterrupted = errors.New("interrupted")
@@ -52,27 +53,35 @@ func main() {
 	ctx, stop := results.Context()
 	defer stop()
 	err := work(ctx, s, results.Dir(*dir), *lines)
-	switch {
-	case errors.Is(err, errInterrupted):
-		os.Exit(130)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "peers:", err)
-		os.Exit(1)
+	if err == nil {
+		return
 	}
+	fmt.Fprintln(os.Stderr, "peers:", err)
+	if errors.Is(err, errInterrupted) {
+		os.Exit(130)
+	}
+	os.Exit(1)
 }
 
+// work leaves dir as it is when ctx ends before a round is complete.
 func work(ctx context.Context, s size, dir results.Dir, lines bool) error {
 	progress := results.NewProgress(os.Stderr, "peers, rounds", s.rounds)
 	list := race(ctx, s.rounds, s.each, progress)
 	progress.Done()
 	if lines {
 		benchstat(os.Stdout, list)
-		return interrupted(ctx)
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		return nil
 	}
 	m := measured{
 		Run:     results.NewRun(strings.Join(append([]string{"go run ./bench/peers"}, os.Args[1:]...), " ")),
 		Modules: modules(),
 		rates:   rates(list),
+	}
+	if len(m.rates) == 0 {
+		return fmt.Errorf("%w before a round was complete; nothing is written", errInterrupted)
 	}
 	m.verdicts = judgeAll(ctx, s.messages)
 	m.Partial = ctx.Err() != nil
@@ -85,27 +94,16 @@ func work(ctx context.Context, s size, dir results.Dir, lines bool) error {
 			return err
 		}
 	}
-	if err := interrupted(ctx); err != nil {
-		return err
+	if m.Partial {
+		return fmt.Errorf("%w: %s", errInterrupted, m.there())
 	}
 	return broken(m.verdicts)
-}
-
-func interrupted(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return errInterrupted
-	}
-	return nil
 }
 
 // judgeAll judges all writers at once under one fault after the other: they wait more
 // than they work. What was cut short by ctx is left out.
 func judgeAll(ctx context.Context, n int) (rows []verdict) {
-	var all []writer
-	for _, p := range peers() {
-		all = append(all, p.writers()...)
-	}
-	list := faults()
+	all, list := allWriters(), faults()
 	progress := results.NewProgress(os.Stderr, "peers, faults", len(list))
 	for _, f := range list {
 		judged := make([]verdict, len(all))

@@ -77,13 +77,13 @@ func onceInline(items, _ int) (t total) {
 func (oncePeer) writers() []writer {
 	return []writer{
 		{
-			"oncepipe: Dedup, Retry", "retry: yes, without a worker; ack: yes; dedup: in flight and done",
+			"oncepipe: Dedup, Retry", "retry: yes, without a worker; ack: yes; dedup: in flight and done", "parks it",
 			func(ctx context.Context, j job) error {
 				return onceWrite(ctx, j, j.write)
 			},
 		},
 		{
-			"oncepipe: Dedup, Retry, OnceWith", "the same; after an unknown end it asks the other side (AtMostOnce, Resolve)",
+			"oncepipe: Dedup, Retry, OnceWith", "the same; after an unknown end it asks the other side (AtMostOnce, Resolve)", "parks it",
 			func(ctx context.Context, j job) error {
 				write := func(ctx context.Context, d *delivery) (struct{}, error) {
 					return struct{}{}, j.write(ctx, d)
@@ -108,8 +108,9 @@ func discarding[A, B any](f func(context.Context, A) (B, error)) func(context.Co
 	}
 }
 
-// onceWrite knows no difference between trying again in place and putting back: a
-// failed item is parked in its stage.
+// onceWrite has no worker that could put an item back: what failed is parked in its
+// stage. After the last attempt it goes back to the source, as there is no place for
+// dead letters.
 func onceWrite(ctx context.Context, j job, write func(context.Context, *delivery) error) error {
 	p := oncepipe.New("bench", oncepipe.Config{Logger: slog.New(slog.DiscardHandler)})
 	in := oncepipe.Dedup(oncepipe.From(p, "source", onceSource{j.source}), "dedup",
@@ -118,7 +119,8 @@ func onceWrite(ctx context.Context, j job, write func(context.Context, *delivery
 		oncepipe.Workers(j.workers),
 		oncepipe.Buffer(oncepipe.Fixed(j.buffer)),
 		oncepipe.Retry(oncepipe.RetryPolicy{
-			Backoff: func() backoff.BackOff { return backoff.NewConstantBackOff(j.backoff) },
+			MaxAttempts: j.attempts,
+			Backoff:     func() backoff.BackOff { return backoff.NewConstantBackOff(j.backoff) },
 		}))
 	return p.Run(ctx)
 }

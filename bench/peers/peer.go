@@ -52,9 +52,10 @@ type chain struct {
 	run     func(items, workers int) total
 }
 
-// label is the chain's name in benchmark lines.
+// label is the chain's name in benchmark lines. One whose workers are not for the
+// program to say stands with those of one worker, which it is compared with.
 func (c chain) label(workers int) string {
-	return fmt.Sprintf("lib=%s/shape=%s/workers=%d", dashed(c.Name), dashed(c.Shape), workers)
+	return fmt.Sprintf("lib=%s/shape=%s/workers=%d", dashed(c.Name), dashed(c.Shape), max(1, workers))
 }
 
 // total is what a consumer has seen.
@@ -90,9 +91,17 @@ func orders(items int) iter.Seq[order] {
 
 // writer is a way to write what a source delivers.
 type writer struct {
-	Name  string
-	Means string // what of retry, ack and deduplication is the library's own
-	run   func(ctx context.Context, j job) error
+	Name    string
+	Means   string // what of retry, ack and deduplication is the library's own
+	Instead string // what it does with an item that a job wants to be put back into the queue; "": that
+	run     func(ctx context.Context, j job) error
+}
+
+func allWriters() (all []writer) {
+	for _, p := range peers() {
+		all = append(all, p.writers()...)
+	}
+	return all
 }
 
 // job is what a writer has to do: until the source is at its end or ctx ends, take

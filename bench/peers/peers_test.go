@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
-	"slices"
+	"errors"
+	"os"
+	"path"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/oncepipe/oncepipe/bench/internal/results"
 )
@@ -27,12 +28,15 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// Each is compared with bare channels and as many workers.
+// Each is compared with bare channels and as many workers, in benchmark lines too.
 func TestBase(t *testing.T) {
 	list := entrants()
 	for _, e := range list {
 		if b := list[e.base]; b.Name != "raw channels" || b.Shape != threeHops || b.workers != max(1, e.workers) {
 			t.Errorf("%s is compared with %s", e.label(e.workers), b.label(b.workers))
+		}
+		if base := list[e.base]; path.Base(e.label(e.workers)) != path.Base(base.label(base.workers)) {
+			t.Errorf("%s stands beside %s", e.label(e.workers), base.label(base.workers))
 		}
 	}
 }
@@ -46,115 +50,67 @@ func BenchmarkThreeStages(b *testing.B) {
 	}
 }
 
-// judged is the verdict on each writer of p under each fault, in fake time.
-func judged(t *testing.T, p peer, visit func(t *testing.T, w writer, f fault, v verdict)) {
-	for _, w := range p.writers() {
-		for _, f := range faults() {
-			t.Run(w.Name+"/"+f.Name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					visit(t, w, f, judge(t.Context(), w, f, 200))
-				})
-			})
+// What is interrupted before there is anything to write leaves the files alone.
+func TestInterrupted(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	dir := t.TempDir()
+	if err := work(ctx, quick, results.Dir(dir), false); !errors.Is(err, errInterrupted) {
+		t.Errorf("%v", err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("%v, %v", files, err)
+	}
+}
+
+// A run that was cut short says in its short answer what is there.
+func TestCutShort(t *testing.T) {
+	dir := results.Dir(t.TempDir())
+	m := measured{rates: []rate{{Chain: "raw channels", Shape: threeHops, Workers: 1, Rounds: 3, Ratio: 1}}}
+	m.Partial = true
+	err := m.write(dir)
+	if err == nil {
+		err = render(dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := dir.Read(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, part, _ := strings.Cut(string(text), "<!-- part: short -->")
+	part, _, _ = strings.Cut(part, "<!-- end -->")
+	for _, want := range []string{"3 rounds of the three steps and 0 of the faults are there", "raw channels 1.0"} {
+		if !strings.Contains(part, want) {
+			t.Errorf("%q is not in %s", want, part)
+		}
+	}
+	if strings.Contains(string(text), "The same faults") {
+		t.Error("there is a part for faults")
+	}
+}
+
+// What counts for nobody is in no sum.
+func TestShort_LeavesOutWhatDoesNotCount(t *testing.T) {
+	m := measured{verdicts: []verdict{
+		{Peer: "one", Fault: "a", Counts: true, Messages: 200, During: -1},
+		{Peer: "one", Fault: "b", Messages: 200, Lost: 200, Stuck: true, During: -1},
+	}}
+	text := m.short()
+	for _, want := range []string{"Of 1 faults", "one 1.", "Stuck for ever: none"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in %s", want, text)
 		}
 	}
 }
 
-// Oncepipe loses nothing and doubles nothing, but for a reply that is lost where
-// nobody is asked.
-func TestFaults_Oncepipe(t *testing.T) {
-	judged(t, oncePeer{}, func(t *testing.T, w writer, f fault, v verdict) {
-		if err := broken([]verdict{v}); err != nil {
-			t.Error(err)
+func TestPerSecond(t *testing.T) {
+	for x, want := range map[float64]string{
+		4037.29: "4 040", 10028.7: "10 000", 7812345: "7 810 000", 999.6: "1 000", 123: "123", 0: "0",
+	} {
+		if got := perSecond(x); got != want {
+			t.Errorf("%v: %q, want %q", x, got, want)
 		}
-		if f.slow > 0 && v.During != v.Messages-f.slow {
-			t.Errorf("%d messages written while the slow ones waited", v.During)
-		}
-		if f.Name == "reply lost" && (v.Doubled > 0) == strings.Contains(w.Name, "OnceWith") {
-			t.Errorf("%+v", v)
-		}
-	})
-}
-
-// The faults are real: who does nothing against them has them.
-func TestFaults_Raw(t *testing.T) {
-	want := map[string]verdict{
-		"raw channels/copy in flight":              {Doubled: 200},
-		"raw channels/copy afterwards":             {Doubled: 200},
-		"raw channels/slow item":                   {During: 0},
-		"raw channels/re-queue, full":              {Stuck: true},
-		"raw channels, set of keys/outage":         {Lost: 10},
-		"raw channels, set of keys/re-queue, full": {Stuck: true},
 	}
-	judged(t, rawPeer{}, func(t *testing.T, w writer, f fault, v verdict) {
-		wanted, ok := want[w.Name+"/"+f.Name]
-		switch {
-		case !ok:
-			if v.Stuck {
-				t.Errorf("%+v", v)
-			}
-		case v.Stuck != wanted.Stuck, !v.Stuck && (v.Lost != wanted.Lost || v.Doubled != wanted.Doubled):
-			t.Errorf("%+v, want %+v", v, wanted)
-		}
-		if f.slow > 0 && v.During != 0 {
-			t.Errorf("%d messages written while every worker waited", v.During)
-		}
-	})
-}
-
-// What is open comes again, what is acked doesn't, and the end is when nothing is open.
-func TestBroker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBroker(messages(3), 2)
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		var got []*delivery
-		var end error
-		go func() {
-			for end == nil {
-				var d *delivery
-				if d, end = b.receive(ctx); d != nil {
-					got = append(got, d)
-				}
-			}
-		}()
-		expect := func(keys ...int) {
-			t.Helper()
-			synctest.Wait()
-			var ns []int
-			for _, d := range got {
-				ns = append(ns, d.N)
-			}
-			if !slices.Equal(ns, keys) {
-				t.Fatalf("delivered %v, want %v", ns, keys)
-			}
-		}
-		expect(0, 1)
-		got[0].nack()
-		got[0].ack() // too late
-		expect(0, 1, 2)
-		b.copy(got[1].msg)
-		expect(0, 1, 2, 1)
-		if n := b.takeBack(); n != 3 {
-			t.Errorf("%d were open", n)
-		}
-		expectEnd := func(want bool) {
-			t.Helper()
-			synctest.Wait()
-			if (end != nil) != want || end != nil && over(end) != nil {
-				t.Fatalf("ended with %v", end)
-			}
-		}
-		for i := 0; ; i++ {
-			synctest.Wait()
-			if i == len(got) {
-				break
-			}
-			expectEnd(false)
-			got[i].ack()
-		}
-		expectEnd(true)
-		if len(got) != 8 {
-			t.Errorf("%d deliveries", len(got))
-		}
-	})
 }

@@ -77,13 +77,15 @@ func (v verdict) brief() string {
 		return "stuck"
 	case v.waited():
 		return "others wait"
+	case v.avoided():
+		return v.Instead
 	}
 	return fmt.Sprintf("%d / %d", v.Lost, v.Doubled)
 }
 
 func (v verdict) level() int {
 	switch {
-	case v.Cannot != "":
+	case v.Cannot != "", v.avoided():
 		return -1
 	case v.Stuck, v.Lost > 0:
 		return 3
@@ -94,6 +96,9 @@ func (v verdict) level() int {
 	}
 	return 0
 }
+
+// avoided says whether the writer did well by doing something else.
+func (v verdict) avoided() bool { return v.Instead != "" && !v.harmed() }
 
 // waited says whether the slow messages stopped all others.
 func (v verdict) waited() bool { return v.During == 0 }

@@ -35,7 +35,7 @@ func pondChain(items, workers int) (t total) {
 }
 
 func (pondPeer) writers() []writer {
-	return []writer{{"pond pool", "none; retry: a loop in the task; ack: by hand", pondWrite}}
+	return []writer{{"pond pool", "none; retry: a loop in the task; ack: by hand", "", pondWrite}}
 }
 
 func pondWrite(ctx context.Context, j job) error {

@@ -57,13 +57,13 @@ func rawStage(in <-chan order, workers int, f func(order) order) chan order {
 func (rawPeer) writers() []writer {
 	return []writer{
 		{
-			"raw channels", "retry: a loop in the worker; ack: by hand; dedup: none",
+			"raw channels", "retry: a loop in the worker; ack: by hand; dedup: none", "",
 			func(ctx context.Context, j job) error {
 				return rawWrite(ctx, j, func(*delivery) bool { return true })
 			},
 		},
 		{
-			"raw channels, set of keys", "the same; dedup: a map at the source, marked before the write",
+			"raw channels, set of keys", "the same; dedup: a map at the source, marked before the write", "",
 			func(ctx context.Context, j job) error {
 				seen := map[string]bool{}
 				return rawWrite(ctx, j, func(d *delivery) bool {

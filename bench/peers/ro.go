@@ -47,11 +47,11 @@ func roTotal(s ro.Observable[order]) (t total) {
 func (roPeer) writers() []writer {
 	return []writer{
 		{
-			"ro: RetryWithConfig", "retry: yes, for each item's own observable, one at a time; ack: by hand; dedup: none",
+			"ro: RetryWithConfig", "retry: yes, for each item's own observable, one at a time; ack: by hand; dedup: none", "",
 			func(ctx context.Context, j job) error { return roWrite(ctx, j, roDeliveries(ctx, j)) },
 		},
 		{
-			"ro: DistinctBy, RetryWithConfig", "the same; dedup: DistinctBy, without end; it drops and can't ack",
+			"ro: DistinctBy, RetryWithConfig", "the same; dedup: DistinctBy, without end; it drops and can't ack", "",
 			func(ctx context.Context, j job) error {
 				return roWrite(ctx, j, ro.Pipe1(roDeliveries(ctx, j),
 					ro.DistinctBy(func(d *delivery) string { return d.Key })))

@@ -8,18 +8,40 @@ import (
 
 // short is the answer in a few lines.
 func (m measured) short() string {
-	if len(m.rates) == 0 || len(m.verdicts) == 0 {
-		return "Nothing was measured."
+	var lines []string
+	if m.Partial {
+		lines = append(lines, "**Cut short**: "+m.there()+".")
 	}
-	lines := []string{
+	lines = append(lines,
 		fmt.Sprintf("Time of three steps with one worker each, 3 hops on bare channels being 1: with 3 hops %s.", m.ratios(threeHops)),
-		fmt.Sprintf("All three in one worker: %s. Inline: %s.", m.ratios(oneHop), m.ratios(inline)),
-		fmt.Sprintf("Of %d faults so many harmed no message of %d: %s.", len(m.columns()), m.messages(), m.held()),
-		fmt.Sprintf("Acked and never written: %s.", m.those(func(v verdict) bool { return v.Lost > 0 && !v.Stuck })),
-		fmt.Sprintf("Stuck for ever: %s.", m.those(func(v verdict) bool { return v.Stuck })),
-		fmt.Sprintf("The others wait for a slow message's backoff: %s.", m.those(verdict.waited)),
+		fmt.Sprintf("All three in one worker: %s. Inline: %s.", m.ratios(oneHop), m.ratios(inline)))
+	if counted := m.counted(); len(counted) > 0 {
+		lines = append(lines,
+			fmt.Sprintf("Of %d faults so many harmed no message of %d: %s.", len(columns(counted)), m.messages(), held(counted)),
+			fmt.Sprintf("Acked and never written: %s.", those(counted, func(v verdict) bool { return v.Lost > 0 && !v.Stuck })),
+			fmt.Sprintf("Stuck for ever: %s.", those(counted, func(v verdict) bool { return v.Stuck })),
+			fmt.Sprintf("The others wait for a slow message's backoff: %s.", those(counted, verdict.waited)))
 	}
 	return "- " + strings.Join(lines, "\n- ")
+}
+
+// there says which parts are there.
+func (m measured) there() string {
+	rounds := 0
+	if len(m.rates) > 0 {
+		rounds = m.rates[0].Rounds
+	}
+	return fmt.Sprintf("%d rounds of the three steps and %d of the faults are there", rounds, len(columns(m.verdicts)))
+}
+
+// counted leaves out what is not the library's doing.
+func (m measured) counted() (rows []verdict) {
+	for _, v := range m.verdicts {
+		if v.Counts {
+			rows = append(rows, v)
+		}
+	}
+	return rows
 }
 
 // ratios lists the chains of a shape with one worker, or as many goroutines as messages.
@@ -41,8 +63,8 @@ func (m measured) messages() int {
 }
 
 // columns are the faults in their order.
-func (m measured) columns() (list []string) {
-	for _, v := range m.verdicts {
+func columns(rows []verdict) (list []string) {
+	for _, v := range rows {
 		if !slices.Contains(list, v.Fault) {
 			list = append(list, v.Fault)
 		}
@@ -51,10 +73,10 @@ func (m measured) columns() (list []string) {
 }
 
 // held lists the writers with the number of faults that harmed no message.
-func (m measured) held() string {
+func held(rows []verdict) string {
 	var order []string
 	good := map[string]int{}
-	for _, v := range m.verdicts {
+	for _, v := range rows {
 		if !slices.Contains(order, v.Peer) {
 			order = append(order, v.Peer)
 		}
@@ -70,9 +92,9 @@ func (m measured) held() string {
 }
 
 // those lists the writers of which something is true under any fault.
-func (m measured) those(is func(verdict) bool) string {
+func those(rows []verdict, is func(verdict) bool) string {
 	var list []string
-	for _, v := range m.verdicts {
+	for _, v := range rows {
 		if is(v) && !slices.Contains(list, v.Peer) {
 			list = append(list, v.Peer)
 		}

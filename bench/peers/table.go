@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -12,12 +13,12 @@ func (m measured) speedTable() string {
 	var rows [][]string
 	for _, r := range m.rates {
 		rows = append(rows, []string{
-			r.Chain, r.Shape, r.workers(), number(r.Second / 1e6), strconv.FormatFloat(r.Nanos, 'f', 0, 64),
+			r.Chain, r.Shape, r.workers(), perSecond(r.Second), strconv.FormatFloat(r.Nanos, 'f', 0, 64),
 			number(r.Ratio), number(r.Allocs), r.Does,
 		})
 	}
 	return results.Table([]string{
-		"library", "shape", "workers a step", ">million items/s", ">ns/item",
+		"library", "shape", "workers a step", ">items/s", ">ns/item",
 		">ratio to raw channels", ">allocations/item", "what it does",
 	}, rows)
 }
@@ -27,6 +28,16 @@ func (r rate) workers() string {
 		return "a goroutine for each message"
 	}
 	return strconv.Itoa(r.Workers)
+}
+
+// perSecond has three digits that are not 0 for rounding, and spaces between thousands.
+func perSecond(x float64) string {
+	unit := math.Pow10(int(math.Log10(max(1, x))) - 2)
+	text := strconv.FormatFloat(math.Round(x/unit)*unit, 'f', 0, 64)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + " " + text[i:]
+	}
+	return text
 }
 
 // number has two digits, or more where there are more before the point.
@@ -62,7 +73,14 @@ func (v verdict) cell() string {
 	switch {
 	case v.Cannot != "":
 		return v.Cannot
-	case v.Stuck:
+	case v.Instead != "":
+		return v.Instead + " instead: " + v.counts()
+	}
+	return v.counts()
+}
+
+func (v verdict) counts() string {
+	if v.Stuck {
 		return fmt.Sprintf("**stuck** after %d", v.Messages-v.Lost)
 	}
 	text := fmt.Sprintf("%d / %d", v.Lost, v.Doubled)
@@ -119,5 +137,9 @@ func (m measured) versionTable() string {
 
 // tables is the page without its text, for a terminal.
 func (m measured) tables() string {
-	return m.speedTable() + "\n" + m.faultTable() + "\n" + m.versionTable()
+	text := m.speedTable() + "\n"
+	if len(m.verdicts) > 0 {
+		text += m.faultTable() + "\n"
+	}
+	return text + m.versionTable()
 }

@@ -13,6 +13,8 @@ type verdict struct {
 	Means    string        `csv:"means"`
 	Fault    string        `csv:"fault"`
 	What     string        `csv:"what"`
+	Counts   bool          `csv:"counts"`  // is one of the faults that are summed up
+	Instead  string        `csv:"instead"` // what the writer did in place of what makes the fault
 	Messages int           `csv:"messages"`
 	Lost     int           `csv:"lost"`
 	Doubled  int           `csv:"doubled"`
@@ -27,12 +29,16 @@ type verdict struct {
 // harmed says whether messages were lost, doubled or left behind.
 func (v verdict) harmed() bool { return v.Lost+v.Doubled+v.Open > 0 || v.Stuck || v.Error != "" }
 
-// patience is how long nothing may move; it is longer than any backoff.
-const patience = time.Second
+// patience is how long nothing may move: ten times the longest backoff, for a machine
+// that is busy.
+const patience = 5 * time.Second
 
 // judge lets a writer write n messages under a fault.
 func judge(ctx context.Context, w writer, f fault, n int) verdict {
-	v := verdict{Peer: w.Name, Means: w.Means, Fault: f.Name, What: f.What, Messages: n, During: -1}
+	v := verdict{Peer: w.Name, Means: w.Means, Fault: f.Name, What: f.What, Counts: !f.requeue, Messages: n, During: -1}
+	if f.requeue {
+		v.Instead = w.Instead
+	}
 	start := time.Now()
 	run, stop := context.WithCancel(ctx)
 	defer stop()
@@ -71,30 +77,28 @@ func (v *verdict) attempt(ctx context.Context, w writer, l *ledger) error {
 			attempts: attempts, backoff: l.f.backoff, requeue: l.f.requeue,
 		})
 	}()
-	tick := time.NewTicker(patience)
+	const looks = 10
+	tick := time.NewTicker(patience / looks)
 	defer tick.Stop()
-	for moves := l.b.progress(); ; {
+	moves := l.b.progress()
+	for idle := 0; idle < looks; {
 		select {
 		case err := <-ended:
 			return err
 		case <-tick.C:
 		}
 		if now := l.b.progress(); now != moves {
-			moves = now
-			continue
+			moves, idle = now, 0
+		} else {
+			idle++
 		}
-		v.Stuck = true
-		stop()
-		return v.giveUp(ended)
 	}
-}
-
-// giveUp waits a little more: one that is stuck may not hear that it is stopped.
-func (v *verdict) giveUp(ended <-chan error) error {
+	v.Stuck = true
+	stop()
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(patience / 10):
+	case <-tick.C: // one that is stuck may not hear that it is stopped
 		return nil
 	}
 }

@@ -20,19 +20,19 @@ func (watermillPeer) writers() []writer {
 	}
 	return []writer{
 		{
-			"watermill: gochannel, Retry", "retry: yes; ack: yes, Publish waits for it, one at a time; dedup: none",
+			"watermill: gochannel, Retry", "retry: yes; ack: yes, Publish waits for it, one at a time; dedup: none", "nacks it",
 			watermillBus,
 		},
 		{
-			"watermill: Retry", "retry: yes; ack: yes, by a Subscriber of the source; dedup: none",
+			"watermill: Retry", "retry: yes; ack: yes, by a Subscriber of the source; dedup: none", "nacks it",
 			subscribed(watermillRetry),
 		},
 		{
-			"watermill: Deduplicator, Retry", "the same; dedup: yes, marked before the write",
+			"watermill: Deduplicator, Retry", "the same; dedup: yes, marked before the write", "nacks it",
 			subscribed(watermillDedup, watermillRetry),
 		},
 		{
-			"watermill: Retry, Deduplicator", "the same in the other order",
+			"watermill: Retry, Deduplicator", "the same in the other order", "nacks it",
 			subscribed(watermillRetry, watermillDedup),
 		},
 	}

@@ -42,7 +42,7 @@ func document(how results.Run, points []point) string {
 	fmt.Fprintf(&b, "What does an item cost when there are ten times as many keys, workers, parked items or pipelines? As much as before,\n"+
 		"or so it should be: the slope is that of log(cost) over log(n), fitted by least squares. 0 is flat, 1 grows as n does.\n"+
 		"All figures are medians of interleaved rounds.\n\n")
-	b.WriteString(results.Part("short", short(points)))
+	b.WriteString(how.Part("short", short(points)))
 	b.WriteString("\n![cost against n](scale-cost.svg)\n\n![memory against n](scale-memory.svg)\n")
 	for _, g := range groups {
 		columns, rows := table(g, points)

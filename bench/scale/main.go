@@ -69,7 +69,7 @@ func run(
 	}
 	how.Partial = ctx.Err() != nil
 	show(out, points)
-	if dir != "" {
+	if dir != "" && len(points) > 0 {
 		if err := write(dir, how, points); err != nil {
 			return 1, err
 		}

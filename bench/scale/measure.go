@@ -57,16 +57,18 @@ func (m *meter) points() []point {
 // measure runs the groups one after the other until ctx ends.
 func measure(ctx context.Context, chosen []group, s sizes, progress io.Writer) ([]point, error) {
 	m := &meter{samples: map[place][]float64{}}
+	before := runtime.NumGoroutine()
 	for _, g := range chosen {
 		if ctx.Err() != nil {
 			break
 		}
-		before := runtime.NumGoroutine()
 		if err := g.plan(s).run(ctx, m, s.rounds, g.name, progress); err != nil {
 			return nil, fmt.Errorf("%s: %w", g.name, err)
 		}
 		if ctx.Err() == nil { // whose end is heard by a goroutine, too
-			m.note(left(g).id, 0, float64(settled(before)-before))
+			now := settled(before)
+			m.note(left(g).id, 0, float64(max(0, now-before))) // one of the caller's may have ended
+			before = now
 		}
 	}
 	return m.points(), nil
@@ -94,10 +96,10 @@ func (p plan) run(ctx context.Context, m *meter, rounds int, name string, to io.
 	return failed
 }
 
-// settled is the number of goroutines, once it has come down to least or a
-// second has passed: one that has done its last work is still counted for a moment.
+// settled is the number of goroutines, once it has come down to least or five
+// seconds have passed: one that has done its last work is still counted for a moment.
 func settled(least int) int {
-	for end := time.Now().Add(time.Second); runtime.NumGoroutine() > least && time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > least && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	return runtime.NumGoroutine()

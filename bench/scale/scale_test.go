@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"math"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -84,10 +85,39 @@ func TestInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, want := range map[string]bool{"cut short": true, "## Keys": true, "2 000": true, "## Workers": false} {
+	for what, want := range map[string]bool{
+		"<!-- part: short -->\n**It was cut short": true, "## Keys": true, "2 000": true, "## Workers": false,
+	} {
 		if strings.Contains(string(text), what) != want {
 			t.Errorf("%q in the document: %v, want %v", what, !want, want)
 		}
+	}
+}
+
+// What was not measured doesn't take the place of what was.
+func TestInterruptedAtOnce(t *testing.T) {
+	dir := results.Dir(t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	code, err := run(ctx, groups, smallSizes(), results.NewRun("a test"), dir, io.Discard, io.Discard)
+	if code != interrupted || err != nil {
+		t.Errorf("exit code %d, %v", code, err)
+	}
+	if files, err := os.ReadDir(string(dir)); err != nil || len(files) > 0 {
+		t.Errorf("%v, %v", files, err)
+	}
+}
+
+// A run may end where one series has a size that the next one lacks.
+func TestShort_LeavesOutWhatLacksSizes(t *testing.T) {
+	points := []point{
+		{"keys/default", 10, 100, nanoseconds},
+		{"keys/default", 1_000, 101, nanoseconds},
+		{"keys/all", 10, 100, nanoseconds},
+	}
+	text := short(points)
+	if want := course(points, "keys/default"); !strings.Contains(text, "10 … 1 000 keys**: "+want+".\n") {
+		t.Errorf("%q lacks only %q", text, want)
 	}
 }
 

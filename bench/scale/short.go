@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -24,7 +25,9 @@ func short(points []point) string {
 		}
 		var said []string
 		for _, id := range line.series {
-			said = append(said, course(points, id))
+			if sizes, _ := of(points, id); slices.Equal(sizes, n) { // all, unless the run was cut short
+				said = append(said, course(points, id))
+			}
 		}
 		fmt.Fprintf(&b, "- **%s … %s %s**: %s.\n", number(n[0]), number(n[len(n)-1]), line.what, strings.Join(said, "; "))
 	}

@@ -10,6 +10,9 @@ import (
 
 const documentFile = "stores.md"
 
+// marks say how a figure stands to its line's limit.
+const marks = "A figure in **bold** is beyond the limit; one (in parentheses) has no limit, as that store isn't held to it."
+
 // render makes the document and its picture of the data file.
 func render(dir results.Dir) error {
 	r, err := results.ReadJSON[report](dir, dataFile)
@@ -32,10 +35,11 @@ func (r report) document() string {
 	for _, m := range r.Missing {
 		b.WriteString("**Left out:** " + m + ".\n\n")
 	}
-	fmt.Fprintf(&b, "Each figure is the median of %d rounds, in which the things that are compared follow one another. "+
-		"A figure in **bold** is beyond its limit; one without a limit is only reported.\n\n", r.Scale.Rounds)
-	b.WriteString("## Ratios\n\n" + results.Part("short", r.short()) + "\n")
-	b.WriteString("## Rates\n\n" + results.Part("rates", r.rates()) + "\n")
+	fmt.Fprintf(&b, "Each ratio and each rate is the median of %d rounds, in which the things that are compared follow one another; "+
+		"p50 and p99 are those of all their calls. What stands below disk, prune, duplicate and size was done once, so that a figure "+
+		"there is of one run.\n\n%s A line without a limit is only reported.\n\n", r.Scale.Rounds, marks)
+	b.WriteString("## Ratios\n\n" + r.Part("short", r.short()) + "\n")
+	b.WriteString("## Rates\n\n" + r.Part("rates", r.rates()) + "\n")
 	fmt.Fprintf(&b, "![Effects, and claims with their completions, per second, by how many share a commit](%s)\n\n", pictureFile)
 	for _, store := range r.Stores {
 		fmt.Fprintf(&b, "### %s\n\n%s\n", store, r.ratesOf(store))
@@ -56,7 +60,7 @@ func (r report) document() string {
 func (r report) short() string {
 	s := r.Scale
 	more := fmt.Sprintf("the same where a commit takes %v more", s.Slower)
-	table := r.table("what", []line{
+	table := r.table("what", append([]line{
 		{"price", txOverBare(0), "`Tx` one by one : the same transaction without a record"},
 		{"price", txOverBare(s.Slower), more},
 		{"batch", batchOverTx(s.Batch, 0), fmt.Sprintf("`TxBatch` of %d : `Tx` one by one", s.Batch)},
@@ -66,15 +70,24 @@ func (r report) short() string {
 		{"gather", claimsOverSingle(s.Callers), "the same : one by one"},
 		{"gather", sharedOverBatch(s.Callers), fmt.Sprintf("%d callers with `Shared` transactions : a batch of %[1]d", s.Callers)},
 		{"gather", sharedOverTx(s.Callers), "the same : one by one"},
-		{"prune", pruneTail, fmt.Sprintf("claims beside the pruning of %s records, p99.9", figure(float64(s.Overdue)))},
-		{"prune", pruneLongest, "the same, the longest"},
-	}, value)
-	return r.commits() + "\n\n" + table + `
-Bold is beyond the limit. One by one, a server pays for one more round trip, which weighs most where the disk is fast. In
+	}, r.pruning()...), value)
+	return r.commits() + "\n\n" + table + "\n" + marks + `
+One by one, a server pays for one more round trip, which weighs most where the disk is fast. In
 batches a record weighs more than a small row does: it has an index by its end beside its key. Callers who come one by one
 make more commits than one who brings all at once. Shared transactions pay a round trip for each statement of each function,
 so that on a server ` + "`TxBatch`" + ` is the way to throughput.
 `
+}
+
+// pruning is how long claims take beside it: the longest and, where there were
+// claims enough of any store, p99.9.
+func (r report) pruning() []line {
+	lines := []line{{"prune", pruneLongest, fmt.Sprintf("claims beside one pruning of %s records, the longest", figure(float64(r.Scale.Overdue)))}}
+	tail := line{"prune", pruneTail, "the same, p99.9"}
+	if slices.ContainsFunc(r.Stores, func(store string) bool { return r.any([]line{tail}, store) }) {
+		lines = append(lines, tail)
+	}
+	return lines
 }
 
 // commits says how fast the disk is.

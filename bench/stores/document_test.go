@@ -22,6 +22,8 @@ func made() report {
 	r.Rows = []row{
 		{Name: fullName("price", "SQLite", txOverBare(0)), Ratio: 0.5, Bound: least, Limit: &limit},
 		{Name: fullName("price", "SQLite", bareTransaction), Ratio: 314.2, Unit: "µs", OK: true},
+		atMost(fullName("prune", "SQLite", pruneLongest), 12, "ms", 50),
+		reported(fullName("prune", "Redis", pruneLongest), 51, "ms"),
 		{Name: fullName("duplicate", "Redis", "keys in a batch"), Ratio: 12345, OK: true},
 	}
 	for _, store := range r.Stores {
@@ -50,7 +52,9 @@ func TestDocument_SaysWhatIsInTheData(t *testing.T) {
 	for _, want := range []string{
 		"**Left out:** MariaDB, since it isn't there.",
 		"by hand, 0.31 ms on SQLite.",
-		"| what | SQLite | limit |\n|---|--:|--:|\n| `Tx` one by one : the same transaction without a record | **0.50** | at least 0.75 |",
+		"| `Tx` one by one : the same transaction without a record | **0.50** | – | at least 0.75 |",
+		"| claims beside one pruning of 1 100 records, the longest | 12.0 ms | (51.0 ms) | at most 50 ms |\n\nA figure in **bold**",
+		"### price\n\n| what | SQLite | limit |\n|---|--:|--:|\n| Tx one by one, rate over bare | **0.50** | at least 0.75 |",
 		"| claim, 8 at a time | 8 000 | 8 000 |",
 		"| claim, one by one | 990, 1 500 | 990, 1 500 |",
 		"| claim, 4 at a time | 4 000 | 990 | 1 500 |",
@@ -95,6 +99,42 @@ func measured(ctx context.Context, t *testing.T, group string, one, other backen
 		t.Fatal(err)
 	}
 	return code, string(text)
+}
+
+func TestDocument_SaysInEachPartThatTheRunWasCutShort(t *testing.T) {
+	r := made()
+	if n := strings.Count(r.document(), "cut short"); n != 0 {
+		t.Errorf("%d times in a whole document", n)
+	}
+	r.Partial = true
+	if n := strings.Count(r.document(), "-->\n**It was cut short"); n != 2 {
+		t.Errorf("in %d of 2 parts", n)
+	}
+}
+
+// A tail of few claims is the longest one, whose limit it then has.
+func TestTails(t *testing.T) {
+	took := make([]time.Duration, 1000)
+	for i := range took {
+		took[i] = time.Millisecond
+	}
+	took[7] = time.Second
+	r := report{Stores: []string{"a"}}
+	for _, c := range []struct {
+		took  []time.Duration
+		lines int
+		held  bool
+	}{{took, 1, false}, {append(took, time.Millisecond), 2, true}} {
+		r.Rows = tails(c.took, true)
+		held := true
+		for i, row := range r.Rows {
+			held = held && row.OK
+			r.Rows[i].Name = fullName("prune", "a", row.Name)
+		}
+		if got := len(r.pruning()); got != c.lines || len(r.Rows) != c.lines || held != c.held {
+			t.Errorf("of %d claims: %v in %d lines, want %d; held: %v", len(c.took), r.Rows, got, c.lines, held)
+		}
+	}
 }
 
 func TestInTurn(t *testing.T) {

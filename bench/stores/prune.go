@@ -43,19 +43,32 @@ func pruning(ctx context.Context, b backend, s scale) (rows []row, err error) {
 		pruned <- err
 		close(pruned)
 	}()
-	beside, err := waits(ctx, p, k, func(int) bool { return len(pruned) == 0 })
+	beside, err := waits(ctx, p, k, func(n int) bool { return n == 0 || len(pruned) == 0 })
 	if err := errors.Join(<-pruned, err); err != nil {
 		return nil, err
 	}
-	beside = append(beside, 0) // none, where it was over at once
-	return []row{
-		atMost(pruneTail, millis(quantile(beside, 0.999)), "ms", 50).heldIf(b.batch),
-		reported(pruneLongest, millis(quantile(beside, 1)), "ms"),
+	return append(
+		tails(beside, b.batch),
 		reported("median of a claim beside it", millis(median(beside)), "ms"),
-		reported("p99.9 of a claim before", millis(quantile(before, 0.999)), "ms"),
+		reported("longest claim before", millis(quantile(before, 1)), "ms"),
+		reported("median of a claim before", millis(median(before)), "ms"),
 		reported(fmt.Sprintf("%d records pruned, in a second", s.Overdue), float64(s.Overdue)/took.Seconds(), ""),
-		reported("claims beside it, in a second", float64(len(beside)-1)/took.Seconds(), ""),
-	}, nil
+		reported("claims beside it, in a second", float64(len(beside))/took.Seconds(), ""),
+	), nil
+}
+
+// tails are the longest claim and p99.9, which the limit is for. Of a thousand
+// claims or fewer that is the longest one, and isn't shown for another figure.
+func tails(took []time.Duration, held bool) []row {
+	const limit, enough = 50, 1000
+	longest := millis(quantile(took, 1))
+	if len(took) <= enough {
+		return []row{atMost(pruneLongest, longest, "ms", limit).heldIf(held)}
+	}
+	return []row{
+		reported(pruneLongest, longest, "ms"),
+		atMost(pruneTail, millis(quantile(took, 0.999)), "ms", limit).heldIf(held),
+	}
 }
 
 // waits claims key by key for as long as more says so, and returns how long each

@@ -50,21 +50,32 @@ func (r report) any(lines []line, store string) bool {
 	return false
 }
 
-// cells are what a line shows of these stores, and the limit.
+// cells are what a line shows of these stores, and the limit. What isn't held to
+// the limit that another store has stands in parentheses.
 func (r report) cells(l line, stores []string, cell func(row) string) (cells []string, limit string) {
-	cells, limit = []string{l.shown}, nothing
+	cells, limit = []string{l.shown}, r.limit(l, stores)
 	for _, store := range stores {
 		row, ok := r.find(l.group, store, l.what)
-		if !ok {
+		switch {
+		case !ok:
 			cells = append(cells, nothing)
-			continue
-		}
-		cells = append(cells, cell(row))
-		if row.Limit != nil {
-			limit = strings.TrimSpace(fmt.Sprintf("at %s %v %s", row.Bound, *row.Limit, row.Unit))
+		case limit != nothing && row.Limit == nil:
+			cells = append(cells, "("+cell(row)+")")
+		default:
+			cells = append(cells, cell(row))
 		}
 	}
 	return cells, limit
+}
+
+// limit is the one that some of these stores are held to.
+func (r report) limit(l line, stores []string) string {
+	for _, store := range stores {
+		if row, ok := r.find(l.group, store, l.what); ok && row.Limit != nil {
+			return strings.TrimSpace(fmt.Sprintf("at %s %v %s", row.Bound, *row.Limit, row.Unit))
+		}
+	}
+	return nothing
 }
 
 // value is what was measured, with its unit.

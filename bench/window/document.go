@@ -22,7 +22,7 @@ func render(dir results.Dir) error {
 func (d data) document() string {
 	var b strings.Builder
 	b.WriteString("# Which buffer size, which guard, and do I need a store?\n\n")
-	b.WriteString(results.Part("short", d.short()) + "\n")
+	b.WriteString(d.Part("short", d.short()) + "\n")
 	b.WriteString("![Extra effects by buffer](window-duplicates.svg)\n\n")
 	b.WriteString("For your own numbers: `go run ./bench/advise -service 0.5ms -workers 4 -timeout 20ms -load 0.9` ([bench/advise](../../bench/advise)).\n" +
 		"Other mechanisms, and what each fault does to them: [mechanisms.md](mechanisms.md).\n\n")

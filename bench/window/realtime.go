@@ -22,7 +22,7 @@ func (s setup) realCells(b real.Backend) (cells []real.Cell) {
 	for _, g := range real.Guards() {
 		for _, step := range steps {
 			cells = append(cells, real.Cell{
-				Store: b.Name, Workers: b.Workers, Guard: g, Load: 1.2, For: span, Seed: s.Seed,
+				Store: b.Name, Workers: b.Workers, Guard: g, Load: 1.5, For: span, Seed: s.Seed,
 				Buffer: int(step * float64(39*b.Workers)),
 			})
 		}

@@ -29,7 +29,7 @@ func (c cliff) name() string {
 func (d data) cliffs(g sim.Guard) (list []cliff) {
 	rows := d.lruRows(g)
 	for _, b := range valuesOf(rows, func(r row) int { return r.Buffer }) {
-		c := cliff{buffer: b, needed: queueing.CompletedKeys(queueing.System{Buffer: b, Workers: d.Setup.Workers}, 0), capacity: -1}
+		c := cliff{buffer: b, needed: queueing.CompletedKeys(queueing.System{Buffer: b, Workers: d.Setup.Workers}), capacity: -1}
 		for _, r := range slices.Backward(filter(rows, func(r row) bool { return r.Buffer == b })) {
 			if r.Late > 0 {
 				break
@@ -65,9 +65,10 @@ func (d data) aboutLRU() section {
 	}
 	return about("How much a memory of completed keys must hold", len(d.rows["lru"]),
 		`Alone, asked at the worker: a copy was put into the buffer while its first delivery was still there, so when it comes out
-everything that was in between has been done. The memory must hold what the pipeline can: buffer, workers, the one in the
-source's hand, and with retries the slots of the stage. Below that it forgets each key just before its copy comes, which is the
-cliff. Beyond it the claim window is left, which no memory of completed keys can close.`,
+everything that was in between has been done. The memory must hold what the pipeline can: buffer, workers, and the one in the
+source's hand. Below that it forgets each key just before its copy comes, which is the cliff. Beyond it the claim window is
+left, which no memory of completed keys can close. With retries neither the slots of the stage are a bound: while a first delivery
+waits out a backoff, as many keys are done as the workers can do.`,
 		d.lruAlone().markdown(), edge.markdown(),
 		`Behind the table in flight the memory has another task. A key whose acknowledgement was lost comes again after T, and by
 then rate × T others are done. With 1 % of the acknowledgements lost:`,
@@ -112,9 +113,9 @@ func (d data) aboutPush() section {
 	low, high := slices.MinFunc(rows, order), slices.MaxFunc(rows, order)
 	return about("When the sender's clock runs while it is blocked", len(rows),
 		fmt.Sprintf(`A sender that counts from when it wants to send has a queue of its own, which is as good as a buffer: blocking it does not
-stop its clock, and what came due meanwhile it sends as soon as it can. At load %v and without a guard that is between %s and %s
-extra effects, below B\* too, and more the longer the overload lasts. No size of the buffer helps here: a guard does, or an
-answer before the work.`, d.Setup.highLoad(), percent(low.extra()), percent(high.extra())),
+stop its clock, and when a message is taken after its time-out, the sender sends it once more at once. At load %v and without a
+guard that is between %s and %s extra effects, below B\* too. No size of the buffer helps here: a guard does, or an answer
+before the work.`, d.Setup.highLoad(), percent(low.extra()), percent(high.extra())),
 		d.pushed().markdown())
 }
 

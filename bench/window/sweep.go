@@ -246,19 +246,13 @@ func (s setup) crash() (cells []sim.Cell) {
 	return cells
 }
 
-// push lets the sender's clock run while it is blocked. What is sent then without a
-// guard grows with every key, so there are fewer of them, and no very large buffer.
+// push lets the sender's clock run while it is blocked.
 func (s setup) push() (cells []sim.Cell) {
 	for _, load := range s.Loads {
 		for _, g := range []guardian{{sim.None, 0}, {sim.Ours, 256}} {
 			for _, b := range s.Buffers {
-				if b > 256 {
-					continue
-				}
 				c := s.base()
 				c.Load, c.Buffer, c.Push = load, b, true
-				c.Keys = min(c.Keys, 6000)
-				c.Warmup = c.Keys / 4
 				cells = append(cells, g.guards(c))
 			}
 		}

@@ -71,9 +71,9 @@ func (s setup) runs(c sim.Cell) int {
 	case (p.P < 0.005 || p.P > 0.995) && p.Spread < 0.04:
 		return 1
 	case s.Quick:
-		return 6
+		return 16
 	}
-	return 24
+	return 48
 }
 
 // compared is a cell's prediction beside the mean of its runs.

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
+	"github.com/oncepipe/oncepipe"
 	"github.com/oncepipe/oncepipe/bench/internal/sim"
 )
 
@@ -64,13 +66,19 @@ func TestLibraryAgrees(t *testing.T) {
 }
 
 // A memory of completed keys at the worker leaves no late window when it is as
-// large as the theory says, and one when it is much smaller.
+// large as the theory says, and one when it is much smaller, or where copies wait
+// out a backoff.
 func TestCompletedKeys(t *testing.T) {
 	for _, workers := range []int{1, 4} {
 		c := cell(Run{System: standard(512, workers, 1.05, true), Keys: 6_000, Burst: 2_000})
-		c.Guard, c.Capacity = sim.Completed, CompletedKeys(standard(512, workers, 1.05, true), 0)
+		c.Guard, c.Capacity = sim.Completed, CompletedKeys(standard(512, workers, 1.05, true))
 		if r := onLibrary(t, c); r.Late != 0 {
 			t.Errorf("%d workers, %d keys remembered: %+v", workers, c.Capacity, r)
+		}
+		retried := c
+		retried.Fail, retried.Backoff = 0.2, 500*time.Millisecond
+		if r := onLibrary(t, retried); r.Late == 0 {
+			t.Errorf("%d workers, backoffs: %+v", workers, r)
 		}
 		c.Capacity /= 8
 		if r := onLibrary(t, c); r.Late == 0 {
@@ -79,17 +87,58 @@ func TestCompletedKeys(t *testing.T) {
 	}
 }
 
-// The same for Dedup's guard when acks are lost. The simulation's is an LRU.
+// The same for Dedup's guard when acks are lost: an LRU bridges one timeout, a Ring
+// all of those in a row.
 func TestAckedKeys(t *testing.T) {
+	const inARow = 8 // of 10 000 keys, hardly one has its acks lost more often
 	for _, buffer := range []int{0, 64} {
-		c := cell(Run{System: standard(buffer, 4, 0.95, true), Keys: 10_000})
-		c.Guard, c.AckLoss, c.Capacity = sim.Ours, 0.05, AckedKeys(standard(buffer, 4, 0.95, true), 1)
-		if r := onLibrary(t, c); r.Extra != 0 {
-			t.Errorf("buffer %d, %d keys remembered: %+v", buffer, c.Capacity, r)
+		for _, ring := range []bool{false, true} {
+			s, timeouts := standard(buffer, 4, 0.95, true), 1
+			if ring {
+				timeouts = inARow
+			}
+			c := cell(Run{System: s, Keys: 10_000})
+			c.Guard, c.Ring, c.AckLoss, c.Capacity = sim.Ours, ring, 0.2, AckedKeys(s, timeouts)
+			if r := onLibrary(t, c); r.Extra != 0 {
+				t.Errorf("buffer %d, ring %v, %d keys remembered: %+v", buffer, ring, c.Capacity, r)
+			}
+			c.Capacity /= 8
+			if r := onLibrary(t, c); r.Extra == 0 {
+				t.Errorf("buffer %d, ring %v, only %d keys remembered: %+v", buffer, ring, c.Capacity, r)
+			}
 		}
-		c.Capacity /= 8
-		if r := onLibrary(t, c); r.Extra == 0 {
-			t.Errorf("buffer %d, only %d keys remembered: %+v", buffer, c.Capacity, r)
+	}
+}
+
+// Hardly a key takes longer than the longest time, and that is not far too long.
+func TestLongest(t *testing.T) {
+	for _, exponential := range []bool{false, true} {
+		for _, buffer := range []int{0, 16, 1024} {
+			s := standard(buffer, 4, 1.05, exponential)
+			c := cell(Run{System: s, Keys: 10_000, Burst: 2_000})
+			c.Guard = sim.Ours
+			r := onLibrary(t, c)
+			if longest := Longest(s); r.SojournP99 > longest || longest > 2*r.SojournP99+20*s.Service {
+				t.Errorf("%+v: 99 %% take at most %v, longest %v", s, r.SojournP99, longest)
+			}
+		}
+	}
+}
+
+// Where the bound says that no copy is returned, none is; and where it says so by
+// far, some are.
+func TestMostCopies(t *testing.T) {
+	for _, buffer := range []int{16, 128, 256, 512, 4096} {
+		s := standard(buffer, 4, 0.9, false)
+		perKey, total := MostCopies(s, buffer+s.Workers+1, Longest(s))
+		c := cell(Run{System: s, Keys: 10_000, Burst: buffer})
+		c.Guard, c.AckLoss = sim.Ours, 0.1
+		r := onLibrary(t, c)
+		t.Logf("buffer %d: at most %d copies of a key and %d in all; all is over after %v", buffer, perKey, total, r.Simulated)
+		// A key whose copy is returned and whose ack is lost is over only then.
+		returned := r.Simulated > oncepipe.DefaultJoinWait
+		if over := perKey > oncepipe.DefaultJoinPerKey || total > oncepipe.DefaultJoinTotal; returned && !over || over && total > 10*oncepipe.DefaultJoinTotal && !returned {
+			t.Errorf("buffer %d: returned %v", buffer, returned)
 		}
 	}
 }

@@ -39,8 +39,29 @@ const partEnd = "<!-- end -->\n"
 
 func partBegin(name string) string { return fmt.Sprintf("<!-- part: %s -->\n", name) }
 
+// stem is what the files of one program begin with.
+func stem(name string) string { return name[:strings.IndexAny(name+".", ".-")] }
+
+// checkLeft fails for files of a program in dir that it didn't make again.
+func checkLeft(t *testing.T, dir, again Dir, program string) {
+	t.Helper()
+	there, err := os.ReadDir(string(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range there {
+		if stem(f.Name()) != program {
+			continue
+		}
+		if _, err := again.Read(f.Name()); err != nil {
+			t.Errorf("%s is in %s, and the program doesn't write it (any more)", f.Name(), dir)
+		}
+	}
+}
+
 // CheckDocument makes the documents and pictures in dir again, of the data files
-// alone, and fails where they differ from those that are there.
+// alone, and fails where they differ from those that are there, or where others
+// are there that begin as data[0] does, up to a dot or a hyphen.
 func CheckDocument(t *testing.T, dir Dir, data []string, render func(Dir) error) {
 	t.Helper()
 	again := Dir(t.TempDir())
@@ -63,6 +84,7 @@ func CheckDocument(t *testing.T, dir Dir, data []string, render func(Dir) error)
 	if len(made) == len(data) {
 		t.Error("nothing was made of the data")
 	}
+	checkLeft(t, dir, again, stem(data[0]))
 	for _, f := range made {
 		want, err := again.Read(f.Name())
 		if err != nil {

@@ -48,11 +48,22 @@ func processor() string {
 func (r Run) Header() string {
 	short := ""
 	if r.Partial {
-		short = " **It was cut short: only a part is here.**"
+		short = " " + cutShort
 	}
 	return fmt.Sprintf("Written by `%s` on %s (%s), not by hand: a test compares this page with the data files beside it.%s\n",
 		r.Command, r.Date, r.Machine, short)
 }
+
+// Part is a piece of the run's document that another one may quote: where the run
+// was cut short, it says so itself.
+func (r Run) Part(name, text string) string {
+	if r.Partial {
+		text = cutShort + "\n\n" + text
+	}
+	return Part(name, text)
+}
+
+const cutShort = "**It was cut short: only a part is here.**"
 
 // Context ends at Ctrl-C or SIGTERM. A second one ends the program.
 func Context() (context.Context, func()) {

@@ -63,13 +63,15 @@ type Cell struct {
 	// must be positive.
 	Timeout time.Duration
 	// Push lets the sender's clock run from the moment that it wants to send, so
-	// also while the pipeline doesn't take anything.
+	// also while the pipeline doesn't take anything. When it takes the message and
+	// the time-out is over by then, the sender wants to send again at once.
 	Push bool
 	// Guard must be one of [Guards].
 	Guard Guard
 	// Capacity is the number of keys in the LRU of Completed, Ours and OursStore;
-	// 0: unbounded.
+	// 0: unbounded. With Ring it is a [oncepipe.Ring], which needs a capacity.
 	Capacity int
+	Ring     bool
 	// StoreTime is how long a call of the store takes. Lease is that of its claims;
 	// the default is oncepipe.DefaultLease.
 	StoreTime, Lease time.Duration
@@ -111,6 +113,7 @@ func (c *Cell) check() error {
 	}
 	must(c.Workers >= 1 && c.Workers <= mostWorkers, "%d workers", c.Workers)
 	must(c.Buffer >= 0 && c.Capacity >= 0, "buffer %d, capacity %d", c.Buffer, c.Capacity)
+	must(!c.Ring || c.Capacity > 0, "a ring without a capacity")
 	must(c.Load > 0, "load %v", c.Load)
 	must(c.Service >= time.Microsecond, "service %v", c.Service)
 	must(c.Timeout > 0, "timeout %v", c.Timeout)

@@ -21,14 +21,14 @@ func (p *process) guarded(in oncepipe.Stream[parcel], st oncepipe.Store) (oncepi
 	case Entry:
 		return oncepipe.Filter(in, marked()), p.act
 	case Completed:
-		return in, remembered(memory(c.Capacity), p.act)
+		return in, remembered(c.memory(), p.act)
 	case Ours:
-		return oncepipe.Dedup(in, "dedup", name, oncepipe.WithGuard(memory(c.Capacity))), p.act
+		return oncepipe.Dedup(in, "dedup", name, oncepipe.WithGuard(c.memory())), p.act
 	case Store:
 		return in, oncepipe.DoWith(st, "effect", oncepipe.OnceConfig[parcel, struct{}]{Lease: c.Lease}, p.act)
 	case OursStore:
 		out := oncepipe.Dedup(in, "dedup", name, oncepipe.WithStore(st),
-			oncepipe.WithGuard(&orderly{Guard: memory(c.Capacity), clock: p.w.clock}),
+			oncepipe.WithGuard(&orderly{Guard: c.memory(), clock: p.w.clock}),
 			oncepipe.Claims(oncepipe.ClaimPolicy{Lease: c.Lease}))
 		return oncepipe.Filter(out, p.spaced), p.act
 	default:
@@ -36,11 +36,16 @@ func (p *process) guarded(in oncepipe.Stream[parcel], st oncepipe.Store) (oncepi
 	}
 }
 
-func memory(capacity int) oncepipe.Guard {
-	if capacity == 0 {
+// memory is the one of the keys that are done.
+func (c *Cell) memory() oncepipe.Guard {
+	switch {
+	case c.Capacity == 0:
 		return oncepipe.SyncMap()
+	case c.Ring:
+		return oncepipe.Ring(c.Capacity)
+	default:
+		return oncepipe.LRU(c.Capacity)
 	}
-	return oncepipe.LRU(capacity)
 }
 
 // marked lets a key pass once.

@@ -35,6 +35,7 @@ func drawCell(t *rapid.T) sim.Cell {
 		AckDelay:    times("ack delay", 2*time.Millisecond),
 		Seed:        rapid.Uint64().Draw(t, "seed"),
 	}
+	c.Ring = c.Capacity > 0 && rapid.Bool().Draw(t, "ring")
 	c.Warmup = rapid.IntRange(0, c.Keys-1).Draw(t, "warmup")
 	if rapid.Bool().Draw(t, "skewed") {
 		c.Skew, c.SkewKeys = 1.2, 50
@@ -85,7 +86,7 @@ func TestOursHolds(t *testing.T) {
 		if c.Guard == sim.Ours && rapid.Bool().Draw(t, "acks are heard") {
 			c.AckLoss, c.AckDelay, c.Skew = 0, 0, 0
 		} else if c.Guard == sim.Ours {
-			c.Capacity = 0
+			c.Capacity, c.Ring = 0, false
 		}
 		r, err := sim.Run(c)
 		if err != nil {

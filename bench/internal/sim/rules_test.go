@@ -86,6 +86,11 @@ func TestFaults(t *testing.T) {
 		c.Load, c.AckLoss, c.Capacity = 0.95, 0.01, capacity
 		return c
 	}
+	// Two acks that are lost in a row take 304 keys.
+	ring := lossy(300)
+	ring.AckLoss, ring.Ring = 0.2, true
+	lru := ring
+	lru.Ring = false
 	slowAck := func(guard sim.Guard) sim.Cell {
 		c := crash(cell(guard))
 		c.AckDelay = 5 * time.Millisecond
@@ -116,6 +121,8 @@ func TestFaults(t *testing.T) {
 		{"ours: memory ends with the process", slowAck(sim.Ours), false, false, true, false},
 		{"ours: acks are lost and 64 keys are too few", lossy(64), false, true, false, false},
 		{"ours: acks are lost and 512 keys are enough", lossy(512), false, false, false, false},
+		{"ours: an LRU remembers what is asked for", lru, false, false, false, false},
+		{"ours: a ring forgets in its order", ring, false, true, false, false},
 		{"store: outlives the process", slowAck(sim.Store), false, false, false, false},
 		{"ours and store: outlive the process", slowAck(sim.OursStore), false, false, false, false},
 		{"store: done and not yet recorded", slowStore(sim.Store), false, false, true, false},
@@ -127,6 +134,16 @@ func TestFaults(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		})
+	}
+}
+
+// One worker does one thing at a time: a copy right behind its first has its effect
+// after it, never while it runs.
+func TestOneWorkerHasNoClaimWindow(t *testing.T) {
+	x := cell(sim.None)
+	x.Workers, x.Buffer, x.Load, x.Skew, x.SkewKeys = 1, 4, 0.9, 1.5, 3
+	if r := run(t, x); r.Claim != 0 || r.Late != r.Extra || r.Extra < r.Keys {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -144,6 +161,7 @@ func TestRefusedCells(t *testing.T) {
 		"no worker":      func(c *sim.Cell) { c.Workers = 0 },
 		"65 workers":     func(c *sim.Cell) { c.Workers = 65 },
 		"unknown guard":  func(c *sim.Cell) { c.Guard = "luck" },
+		"no ring":        func(c *sim.Cell) { c.Ring = true },
 		"no load":        func(c *sim.Cell) { c.Load = 0 },
 		"no service":     func(c *sim.Cell) { c.Service = 0 },
 		"no timeout":     func(c *sim.Cell) { c.Timeout = 0 },

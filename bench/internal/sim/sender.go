@@ -89,7 +89,7 @@ func (s *sender) took(now time.Duration) {
 	}
 	m.sends++
 	s.sends++
-	s.dues.add(s.inHand, began+s.cell.Timeout)
+	s.dues.add(s.inHand, max(now, began+s.cell.Timeout))
 	s.inHand = -1
 }
 
