@@ -214,7 +214,7 @@ func (x *explorer) run(s schedule, answers chan<- answer) {
 		answers <- answer{outcome: x.simulate(s)}
 		return
 	}
-	err := bubble(func() {
+	err := inBubble(func() {
 		answers <- answer{outcome: x.simulate(s)}
 		time.Sleep(noReturn) // for goroutines of killed processes that wait for the clock
 	})

@@ -116,7 +116,7 @@ func (f KeyFunc[M]) checks() (*keyChecks[M], error) {
 	}
 	c.cases = sync.OnceValues(func() ([]keyCase[M], error) {
 		var list []keyCase[M]
-		err := bubble(func() { list = f.cases(c) })
+		err := inBubble(func() { list = f.cases(c) })
 		return list, err
 	})
 	f.own(c)

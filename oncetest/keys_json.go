@@ -98,7 +98,7 @@ func (f JSONKeyFunc) checks() (*keyChecks[[]byte], error) {
 	}
 	c.cases = sync.OnceValues(func() ([]keyCase[[]byte], error) {
 		list := slices.Concat(documentCases(docs), identityCases(docs))
-		err := bubble(func() { list = append(list, f.textCases(c, docs)...) })
+		err := inBubble(func() { list = append(list, f.textCases(c, docs)...) })
 		for _, rule := range c.compare {
 			if !slices.ContainsFunc(list, func(k keyCase[[]byte]) bool { return k.rule == rule && len(k.messages) > 1 }) && c.absent[rule] == "" {
 				c.leaveOut("no value in the documents can be changed for it", rule)

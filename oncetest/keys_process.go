@@ -59,7 +59,7 @@ func (k keyOfOther) String() string {
 
 // ownKeys returns the keys, quoted. Both processes have the same fake time.
 func (c *keyChecks[M]) ownKeys() (keys []string, err error) {
-	err = bubble(func() {
+	err = inBubble(func() {
 		for _, own := range c.own {
 			a := c.ask(own, own.build()).a
 			if a.died != "" {

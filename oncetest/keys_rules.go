@@ -147,7 +147,7 @@ func (c *keyChecks[M]) checkSteady(rule string) *keyFindings {
 		"repeat": each(c.repeats), "fresh copy": each(c.ignoresAddress),
 		"concurrent": c.concurs, "clock": c.ignoresClock,
 	}[rule]
-	err := bubble(func() { judge(found) })
+	err := inBubble(func() { judge(found) })
 	if err != nil { // of Message or Build
 		found.add("panic", err.Error())
 	}
@@ -272,7 +272,7 @@ func (c *keyChecks[M]) checkCases(rule string) *keyFindings {
 	cases, err := c.cases()
 	for _, k := range cases {
 		if err == nil && c.absent[rule] == "" && k.rule == rule {
-			err = bubble(func() { c.judge(found, k) })
+			err = inBubble(func() { c.judge(found, k) })
 		}
 	}
 	if err != nil {

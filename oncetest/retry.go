@@ -143,7 +143,7 @@ func (l RetryLaws) ready() (RetryLaws, oncepipe.RetryPolicy, error) {
 	if l.Seed == 0 {
 		l.Seed = rand.Uint64()
 	}
-	err := bubble(func() {
+	err := inBubble(func() {
 		if l.Limiter != nil {
 			l.Limiter()
 		}

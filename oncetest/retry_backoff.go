@@ -135,7 +135,7 @@ type retryProbe struct {
 // probe asks the policy's backoff directly, in a time that its waits take up.
 func (l RetryLaws) probe(size retryProbe) retryFound {
 	found := retryFound{}
-	err := bubble(func() {
+	err := inBubble(func() {
 		p := l.Policy()
 		if p.Backoff == nil {
 			return

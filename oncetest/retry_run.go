@@ -89,7 +89,7 @@ func (l RetryLaws) run(s retrySchedule) *retryRun {
 		runs: make([]int, len(s.items)), told: make([]int, len(s.items)),
 		taken: make([]oncepipe.Settlement, len(s.items)),
 	}
-	if err := bubble(r.play); err != nil {
+	if err := inBubble(r.play); err != nil {
 		r.stuck = true
 		r.fault(lawNotLost, len(r.log), "Run doesn't end, or leaves goroutines behind: %v", err)
 		return r

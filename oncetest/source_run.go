@@ -23,7 +23,7 @@ type sourceRule struct {
 func (rule sourceRule) run(cfg SourceConfig[*sourceItem]) (why string, err error) {
 	r := &sourceRig{cfg: cfg}
 	if cfg.Bubble {
-		err = bubble(func() { r.conduct(rule) })
+		err = inBubble(func() { r.conduct(rule) })
 	} else {
 		r.conduct(rule)
 	}

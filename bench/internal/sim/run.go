@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/oncepipe/oncepipe"
+	"github.com/oncepipe/oncepipe/internal/bubble"
 	"github.com/oncepipe/oncepipe/store/memstore"
 )
 
@@ -32,18 +33,21 @@ func Run(c Cell) (Result, error) {
 	}
 	c = c.withDefaults()
 	var res Result
-	err := bubble(func() error {
+	err := bubble.Run(func() error {
 		w := &world{
 			cell: c, clock: newClock(), sender: newSender(c),
 			ledger: &ledger{warmup: c.Warmup}, store: memstore.New(memstore.Config{}),
 		}
 		if err := w.run(); err != nil {
-			return fmt.Errorf("sim: the pipeline: %w", err)
+			return fmt.Errorf("the pipeline: %w", err)
 		}
 		res = w.result()
 		return nil
 	})
-	return res, err
+	if err != nil {
+		return Result{}, fmt.Errorf("sim: %w", err)
+	}
+	return res, nil
 }
 
 func (w *world) run() error {
