@@ -98,7 +98,7 @@ func TestShort_LeavesOutWhatDoesNotCount(t *testing.T) {
 		{Peer: "one", Fault: "b", Messages: 200, Lost: 200, Stuck: true, During: -1},
 	}}
 	text := m.short()
-	for _, want := range []string{"Of 1 faults", "one 1.", "Stuck for ever: none"} {
+	for _, want := range []string{"Faults, of 1,", "one 1.", "Stuck: none"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in %s", want, text)
 		}

@@ -17,9 +17,9 @@ func (m measured) short() string {
 		fmt.Sprintf("All three in one worker: %s. Inline: %s.", m.ratios(oneHop), m.ratios(inline)))
 	if counted := m.counted(); len(counted) > 0 {
 		lines = append(lines,
-			fmt.Sprintf("Of %d faults so many harmed no message of %d: %s.", len(columns(counted)), m.messages(), held(counted)),
+			fmt.Sprintf("Faults, of %d, that harmed no message of %d: %s.", len(columns(counted)), m.messages(), held(counted)),
 			fmt.Sprintf("Acked and never written: %s.", those(counted, func(v verdict) bool { return v.Lost > 0 && !v.Stuck })),
-			fmt.Sprintf("Stuck for ever: %s.", those(counted, func(v verdict) bool { return v.Stuck })),
+			fmt.Sprintf("Stuck: %s.", those(counted, func(v verdict) bool { return v.Stuck })),
 			fmt.Sprintf("The others wait for a slow message's backoff: %s.", those(counted, verdict.waited)))
 	}
 	return "- " + strings.Join(lines, "\n- ")
