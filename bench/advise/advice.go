@@ -32,6 +32,7 @@ type Advice struct {
 	Slots     int           // of its RetryPolicy
 	Guard     int           // keys in Dedup's Ring
 	Span      time.Duration // for which the guard knows a key that is done, at least
+	Store     Store         // what it is needed for
 	Retention time.Duration // of the store, if there is one
 
 	BStar      float64 // beyond it a key in a full buffer is sent again
@@ -50,6 +51,16 @@ type Advice struct {
 	Reasons  Reasons
 	Warnings []string
 }
+
+// Store is what a store, or a transaction with the effect, is needed for.
+type Store string
+
+const (
+	// StoreAlways is for a key that may come again later than the guard knows it.
+	StoreAlways Store = "yes"
+	// StoreForRestarts is for a job whose guard suffices within one process.
+	StoreForRestarts Store = "for restarts"
+)
 
 const (
 	hardlyLate = 0.001 // share of late keys that a safe buffer may have when it is full
@@ -87,9 +98,13 @@ func Advise(j Job) Advice {
 	a.Overflows = overflows(s, j, a.Slots)
 	a.Span = span(j.Timeout, a.Timeouts, a.Overflows)
 	a.Guard = queueing.KeysWithin(s, a.Span)
+	a.Store = StoreForRestarts
+	if j.Redelivery > a.Span || a.Guard > math.MaxInt32 {
+		a.Store = StoreAlways
+	}
 	a.Retention = j.Redelivery + max(j.Redelivery/10, j.Timeout)
 
-	a.explain(j)
+	a.explain(j, queueing.KeysWithin(s, j.Redelivery))
 	a.warn(j)
 	return a
 }

@@ -156,13 +156,81 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// Whether a store is needed within one process depends on how long the guard knows
+// a key; the reasons name that time and -redelivery, each with its own number.
+func TestStore(t *testing.T) {
+	base := Job{Service: time.Millisecond / 2, Workers: 4, Timeout: 20 * time.Millisecond, Load: 0.9, AckLoss: 0.01, Buffer: AnyBuffer}
+	for _, c := range []struct {
+		name   string
+		change func(*Job)
+		want   Store
+		why    []string
+		not    string
+	}{
+		{
+			"comes again for a day", func(j *Job) { j.Redelivery = 24 * time.Hour },
+			StoreAlways,
+			[]string{"suffices for what comes again within 100ms, but a key may come again for 24h0m0s (-redelivery)", "restart or a kill", "Tx", "a guard of 691 million keys"},
+			"no guard",
+		},
+		{
+			"a little later than the guard knows it", func(j *Job) { j.Redelivery = 101 * time.Millisecond },
+			StoreAlways,
+			[]string{"within 100ms, but a key may come again for 101ms (-redelivery)"},
+			"no guard",
+		},
+		{
+			"as long as the guard knows it", func(j *Job) { j.Redelivery = 100 * time.Millisecond },
+			StoreForRestarts,
+			[]string{"within one process the guard suffices: it knows a key for 100ms, and one may come again for 100ms", "restart or a kill needs a store", "Tx"},
+			"later",
+		},
+		{
+			"the guard knows it longer, for copies that are returned", func(j *Job) { j.Buffer, j.Redelivery = 1024, time.Minute },
+			StoreForRestarts,
+			[]string{"it knows a key for 1m0.08s, and one may come again for 1m0s"},
+			"later",
+		},
+		{
+			"a guard of the whole time is no Ring", func(j *Job) { j.Redelivery = 10_000 * time.Hour },
+			StoreAlways,
+			[]string{"again for 10000h0m0s"},
+			"a guard of",
+		},
+		{
+			"no Ring holds what the timeouts need", func(j *Job) { j.Service, j.Workers, j.Timeout = 100, 10_000, 10*time.Millisecond },
+			StoreAlways,
+			[]string{"no guard holds that many keys", "restart or a kill, needs a store"},
+			"suffices",
+		},
+	} {
+		j := base
+		c.change(&j)
+		a := Advise(j)
+		if a.Store != c.want || strings.Contains(a.Reasons.Store, c.not) {
+			t.Errorf("%s: %q: %s", c.name, a.Store, a.Reasons.Store)
+		}
+		for _, want := range c.why {
+			if !strings.Contains(a.Reasons.Store, want) {
+				t.Errorf("%s: no %q in %q", c.name, want, a.Reasons.Store)
+			}
+		}
+		if want := "at least " + a.Span.String() + " after it was done"; !strings.Contains(a.Reasons.Guard, want) {
+			t.Errorf("%s: no %q in %q", c.name, want, a.Reasons.Guard)
+		}
+		if want := j.Redelivery.String() + " for which it may come again"; !strings.Contains(a.Reasons.Retention, want) {
+			t.Errorf("%s: no %q in %q", c.name, want, a.Reasons.Retention)
+		}
+	}
+}
+
 func TestRun(t *testing.T) {
 	good := []string{"-service", "0.5ms", "-workers", "4", "-timeout", "20ms", "-load", "0.9"}
 	var out, diag bytes.Buffer
 	if code := run(good, &out, &diag); code != 0 || diag.Len() > 0 {
 		t.Fatalf("exit %d: %s", code, &diag)
 	}
-	for _, want := range []string{"Buffer(Fixed(16))", "Retry(RetryPolicy{Slots: 256})", "WithGuard(Ring(", "Retention", "26h24m0s"} {
+	for _, want := range []string{"Buffer(Fixed(16))", "Retry(RetryPolicy{Slots: 256})", "WithGuard(Ring(", "Retention", "26h24m0s", "\nstore      yes "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
@@ -172,12 +240,16 @@ func TestRun(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, &diag)
 	}
 	var a answer
-	if err := json.Unmarshal(out.Bytes(), &a); err != nil || a.Buffer != 1000 || a.Collapse != 157 || a.GuardSpan != "1m0s" || len(a.Warnings) != 1 {
+	if err := json.Unmarshal(out.Bytes(), &a); err != nil || a.Buffer != 1000 || a.Collapse != 157 || a.GuardSpan != "1m0s" || a.Store != StoreAlways || a.WhyStore == "" || len(a.Warnings) != 1 {
 		t.Errorf("%v: %s", err, &out)
 	}
 	out.Reset()
 	if code := run(append(good, "-ack-loss", "0.01"), &out, &diag); code != 0 || !strings.Contains(out.String(), "no later than 100ms after it was done") {
 		t.Errorf("exit %d: no span in\n%s", code, &out)
+	}
+	out.Reset()
+	if code := run(append(good, "-redelivery", "20ms"), &out, &diag); code != 0 || !strings.Contains(out.String(), "\nstore      for restarts ") {
+		t.Errorf("exit %d: no store for restarts alone in\n%s", code, &out)
 	}
 	for _, bad := range [][]string{
 		{},

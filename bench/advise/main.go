@@ -1,5 +1,5 @@
-// Command advise says which buffer, slots, guard and retention a job needs, and
-// why, and warns where duplicates can bring it down. It measures nothing: the
+// Command advise says which buffer, slots, guard and retention a job needs, whether
+// it needs a store, and why, and warns where duplicates can bring it down. It measures nothing: the
 // answer comes from the theory in bench/internal/queueing.
 //
 //	go run ./bench/advise -service 0.5ms -workers 4 -timeout 20ms -load 0.9
@@ -88,6 +88,7 @@ type answer struct {
 	Guard        int      `json:"guard"`
 	GuardSpan    string   `json:"guard_span"`
 	Retention    string   `json:"retention"`
+	Store        Store    `json:"store"` // "yes", or "for restarts" alone
 	BStar        float64  `json:"b_star"`
 	Collapse     int      `json:"collapse"` // -1: none
 	Late         float64  `json:"late"`     // without Dedup, as the following
@@ -98,6 +99,7 @@ type answer struct {
 	WhySlots     string   `json:"why_slots"`
 	WhyGuard     string   `json:"why_guard"`
 	WhyRetention string   `json:"why_retention"`
+	WhyStore     string   `json:"why_store"`
 	Warnings     []string `json:"warnings"`
 }
 
@@ -108,10 +110,10 @@ func show(out io.Writer, j Job, a Advice, asJSON bool) error {
 		e.SetEscapeHTML(false)
 		return e.Encode(answer{
 			Buffer: a.Buffer, Slots: a.Slots, Guard: a.Guard, GuardSpan: a.Span.String(), Retention: a.Retention.String(),
-			BStar: a.BStar, Collapse: a.Collapse,
+			Store: a.Store, BStar: a.BStar, Collapse: a.Collapse,
 			Late: p.P, Extra: p.Extra, Goodput: p.Goodput, FullSojourn: a.Full.Sojourn.String(),
 			WhyBuffer: a.Reasons.Buffer, WhySlots: a.Reasons.Slots,
-			WhyGuard: a.Reasons.Guard, WhyRetention: a.Reasons.Retention,
+			WhyGuard: a.Reasons.Guard, WhyRetention: a.Reasons.Retention, WhyStore: a.Reasons.Store,
 			Warnings: append([]string{}, a.Warnings...),
 		})
 	}
@@ -123,6 +125,7 @@ func show(out io.Writer, j Job, a Advice, asJSON bool) error {
 	row("slots", a.Slots, fmt.Sprintf("Retry(RetryPolicy{Slots: %d})", a.Slots), a.Reasons.Slots)
 	row("guard", a.Guard, fmt.Sprintf("WithGuard(Ring(%d))", a.Guard), a.Reasons.Guard)
 	row("retention", a.Retention, "Config.Retention of the store", a.Reasons.Retention)
+	row("store", a.Store, "Tx, or Once with a store", a.Reasons.Store)
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the advice: %w", err)
 	}
@@ -133,7 +136,7 @@ func show(out io.Writer, j Job, a Advice, asJSON bool) error {
 	}
 	if a.NeedsDedup {
 		text += fmt.Sprintf("\nDedup before the buffer, with that guard, keeps the effect single: with this buffer, in this process, "+
-			"and for a key that comes again no later than %v after it was done. Later, or after a restart, it takes a store.\n", a.Span)
+			"and for a key that comes again no later than %v after it was done. For what is beyond that see store.\n", a.Span)
 	}
 	if _, err := io.WriteString(out, text); err != nil {
 		return fmt.Errorf("print the advice: %w", err)

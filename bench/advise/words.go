@@ -10,16 +10,18 @@ import (
 
 // Reasons has one line for each number.
 type Reasons struct {
-	Buffer, Slots, Guard, Retention string
+	Buffer, Slots, Guard, Retention, Store string
 }
 
-func (a *Advice) explain(j Job) {
+// explain takes how many keys a guard for all of j.Redelivery would hold.
+func (a *Advice) explain(j Job, longGuard int) {
 	a.Reasons = Reasons{
 		Buffer: a.whyBuffer(j),
 		Slots:  "nothing fails, so the default",
 		Guard:  fmt.Sprintf("a copy can cross its ack, up to %v after the delivery before: rate × that, and what is in flight", j.Timeout),
-		Retention: fmt.Sprintf("longer than the %v for which a key may come again: %s keys, which a guard without a store would have to hold",
+		Retention: fmt.Sprintf("if there is a store, it knows a key for longer than the %v for which it may come again (-redelivery): %s keys",
 			j.Redelivery, count(a.Rate*a.Retention.Seconds())),
+		Store: a.whyStore(j, longGuard),
 	}
 	if a.Timeouts > 1 {
 		a.Reasons.Guard = fmt.Sprintf("a key whose ack is lost comes again after %v: rate × that, for %d losses in a row, and what is in flight",
@@ -31,6 +33,7 @@ func (a *Advice) explain(j Job) {
 	if a.Guard <= oncepipe.DefaultGuard {
 		a.Reasons.Guard += fmt.Sprintf("; the default, %d, is enough", oncepipe.DefaultGuard)
 	}
+	a.Reasons.Guard = fmt.Sprintf("knows a key for at least %v after it was done, since ", a.Span) + a.Reasons.Guard
 	if j.Fail > 0 {
 		a.Reasons.Slots = fmt.Sprintf("an item in backoff keeps its slot: %.3g keys/s, %v of backoff for each on average, are %.3g at a time; with a margin, and not below the default",
 			a.Rate, parkedFor(j).Round(100*time.Microsecond), a.Parked)
@@ -52,6 +55,23 @@ func (a *Advice) whyBuffer(j Job) string {
 	default:
 		return "most of what a buffer can gain; " + full
 	}
+}
+
+func (a *Advice) whyStore(j Job, longGuard int) string {
+	const needs = "needs a store, or a transaction with the effect (Tx)"
+	switch {
+	case a.Guard > math.MaxInt32:
+		return "no guard holds that many keys; what comes again, in this process or after a restart or a kill, " + needs
+	case a.Store == StoreForRestarts:
+		return fmt.Sprintf("within one process the guard suffices: it knows a key for %v, and one may come again for %v (-redelivery); what must survive a restart or a kill %s",
+			a.Span, j.Redelivery, needs)
+	}
+	why := fmt.Sprintf("within one process the guard suffices for what comes again within %v, but a key may come again for %v (-redelivery); "+
+		"what comes later, or must survive a restart or a kill, %s", a.Span, j.Redelivery, needs)
+	if longGuard <= math.MaxInt32 {
+		why += fmt.Sprintf("; a guard of %s keys would know them for %v, until a restart", count(float64(longGuard)), j.Redelivery)
+	}
+	return why
 }
 
 func (a *Advice) warn(j Job) {

@@ -24,12 +24,12 @@ func answer(g grid) string {
 	if together.faults > 0 && together.lost+together.doubled == 0 {
 		verdict = " The check, where the database itself keeps two of a key apart."
 	}
-	return strings.Join([]string{
+	lines := []string{
 		fmt.Sprintf("**An atom or a check in the transaction?**%s Under %d kinds of fault, %d messages each:",
 			verdict, len(g.under(mechanisms[0])), sum(mechanisms[0].name).messages),
 		fmt.Sprintf("- An atom checked before the effect and set after it: %v. Set before the effect: %v.",
 			sum("set in memory, check, then act"), sum("set in memory, marked before")),
-		fmt.Sprintf("- Key and effect in one place, by a unique constraint, ON CONFLICT in the transaction of the effect, a select and an insert at SERIALIZABLE, or `Tx`: %v.",
+		fmt.Sprintf("- Key and effect in one place, by a unique constraint, ON CONFLICT in the transaction of the effect, a select and an insert at SERIALIZABLE, `Tx`, or `Dedup` and then `Tx`: %v.",
 			together),
 		fmt.Sprintf("- A transaction alone isn't enough. A select and an insert at READ COMMITTED: %v.",
 			sum("select, then insert, READ COMMITTED")),
@@ -37,9 +37,14 @@ func answer(g grid) string {
 			sum("random token for each attempt", "key and nanoTime as token"), sum("nothing")),
 		fmt.Sprintf("- An effect outside, with `Once`: %v. With its token handed on: %v. With AtMostOnce: %v.",
 			sum("Once"), sum("Once, its token for the provider"), sum("Once, AtMostOnce")),
-		fmt.Sprintf("- Messages per second without a fault, on a file without fsync: nothing %s, an atom %s, unique constraint %s, `Tx` %s, `Once` %s.",
+		fmt.Sprintf("- Messages per second without a fault, on a file without fsync, to two digits since they vary from run to run: nothing %s, an atom %s, unique constraint %s, `Tx` %s, `Once` %s.",
 			rate("nothing"), rate("set in memory, check, then act"), rate("unique constraint"), rate("Tx"), rate("Once")),
-	}, "\n")
+	}
+	if cells, least, most := g.shed(); cells > 0 {
+		lines = append(lines, fmt.Sprintf("- What a Dropping or Sliding buffer sheds, and the source takes for acked, has no effect either, and isn't counted as lost: %d to %d messages in each of %d cells.",
+			least, most, cells))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // total is what became of the faults of some cells.

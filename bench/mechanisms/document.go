@@ -59,7 +59,7 @@ buffers the pairs at both ends of a burst wait, %v at most. A burst is %d delive
 		"## Messages per second\n",
 		fmt.Sprintf(`Without a fault, and under each. The file is written without fsync (WAL, synchronous=OFF): no fault here is a power failure, and what a
 killed process wrote stays. On a disk that is waited for, every commit costs more. Each process has one connection. Where copies have to meet,
-these are from a run of their own in which nobody waits for them. The starts of processes are in the time, and so is the lease of %v that
+these are from a run of their own in which nobody waits for them. All vary from run to run and have two digits only. The starts of processes are in the time, and so is the lease of %v that
 Once waits for after a SIGKILL. Messages that were shed don't count.
 `, lease),
 		rateTable(g),

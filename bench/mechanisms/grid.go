@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"text/tabwriter"
 )
@@ -33,13 +34,24 @@ func (g grid) count(m mechanism, f fault) (r row, ok bool) {
 	return r, ok
 }
 
-// rate is how many messages per second that were, or a dash.
+// rate is how many messages per second that were, or a dash. It has two digits:
+// the others change from run to run.
 func (g grid) rate(m mechanism, f fault) string {
 	r, ok := g.times[[2]string{m.name, f.name}]
 	if !ok {
 		return "–"
 	}
-	return fmt.Sprintf("%.0f", r.PerSecond)
+	return twoDigits(r.PerSecond)
+}
+
+// twoDigits writes v without a fraction, rounded to two significant digits where
+// it has more.
+func twoDigits(v float64) string {
+	unit := 1.0
+	for v/unit >= 99.5 {
+		unit *= 10
+	}
+	return fmt.Sprintf("%.0f", math.Round(v/unit)*unit)
 }
 
 // under are the counts of a mechanism under faults.
@@ -50,6 +62,23 @@ func (g grid) under(m mechanism) (rows []row) {
 		}
 	}
 	return rows
+}
+
+// shed is in how many cells a buffer shed, and the least and the most messages in
+// one of them.
+func (g grid) shed() (cells, least, most int) {
+	for _, m := range mechanisms {
+		for _, r := range g.under(m) {
+			if r.Shed == 0 {
+				continue
+			}
+			if cells == 0 {
+				least = r.Shed
+			}
+			cells, least, most = cells+1, min(least, r.Shed), max(most, r.Shed)
+		}
+	}
+	return cells, least, most
 }
 
 // counts says what was seen, each of as many faults as there were. What wasn't

@@ -42,12 +42,16 @@ func run(args []string, out, diag io.Writer) int {
 	flags.SetOutput(diag)
 	quick := flags.Bool("quick", false, "some hundred messages a cell, in place of thousands")
 	dir := flags.String("results", "", "`directory` for the data, the document and the picture")
+	again := flags.Bool("render", false, "measure nothing: make document and picture again, of the data in -results")
 	seed := flags.Uint64("seed", 1, "chooses the messages that are hit, and when processes are killed")
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
 		if err == nil {
 			fmt.Fprintln(diag, "mechanisms: takes no arguments")
 		}
 		return 2
+	}
+	if *again {
+		return renderAgain(results.Dir(*dir), diag)
 	}
 	ctx, stop := results.Context()
 	defer stop()
@@ -79,6 +83,19 @@ func run(args []string, out, diag io.Writer) int {
 	case cut:
 		return 130
 	case len(broken) > 0:
+		return 1
+	}
+	return 0
+}
+
+// renderAgain returns the exit code.
+func renderAgain(dir results.Dir, diag io.Writer) int {
+	if dir == "" {
+		fmt.Fprintln(diag, "mechanisms: -render needs -results")
+		return 2
+	}
+	if err := render(dir); err != nil {
+		fmt.Fprintln(diag, "mechanisms: render:", err)
 		return 1
 	}
 	return 0

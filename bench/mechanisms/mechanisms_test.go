@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -231,7 +232,7 @@ func TestPartOfTheCells(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"cut short", "| nothing | 1234 | – |", "<!-- part: short -->"} {
+	for _, want := range []string{"cut short", "| nothing | 1200 | – |", "<!-- part: short -->"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%q is not in the document", want)
 		}
@@ -239,7 +240,7 @@ func TestPartOfTheCells(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"-unknown"}, {"argument"}} {
+	for _, args := range [][]string{{"-unknown"}, {"argument"}, {"-render"}, {"-render", "argument"}} {
 		var out, diag strings.Builder
 		if code := run(args, &out, &diag); code != 2 || diag.Len() == 0 || out.Len() > 0 {
 			t.Errorf("%v: code %d, %q, %q", args, code, out.String(), diag.String())
@@ -249,4 +250,71 @@ func TestUsage(t *testing.T) {
 
 func TestDocument(t *testing.T) {
 	results.CheckDocument(t, "../../docs/results", []string{"mechanisms.csv", "mechanisms.json"}, render)
+}
+
+// -render makes the files of the data alone, the same as are committed.
+func TestRenderAgain(t *testing.T) {
+	committed, dir := results.Dir("../../docs/results"), results.Dir(t.TempDir())
+	args := []string{"-render", "-results", string(dir)}
+	var out, diag strings.Builder
+	if code := run(args, &out, &diag); code != 1 || !strings.Contains(diag.String(), "mechanisms.json") {
+		t.Errorf("without data: code %d, %q", code, diag.String())
+	}
+	for _, name := range []string{"mechanisms.csv", "mechanisms.json"} {
+		if err := dir.Write(name, content(t, committed, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	diag.Reset()
+	if code := run(args, &out, &diag); code != 0 || out.Len()+diag.Len() > 0 {
+		t.Fatalf("code %d, %q, %q", code, out.String(), diag.String())
+	}
+	for _, name := range []string{"mechanisms.csv", "mechanisms.json", "mechanisms.md", "mechanisms.svg"} {
+		if !bytes.Equal(content(t, dir, name), content(t, committed, name)) {
+			t.Errorf("%s is not the committed one", name)
+		}
+	}
+}
+
+func content(t *testing.T, dir results.Dir, name string) []byte {
+	t.Helper()
+	data, err := dir.Read(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// The answer names each mechanism whose faults it sums, and keeps what was shed
+// apart from what was lost.
+func TestAnswer(t *testing.T) {
+	const shed = "full buffer, Sliding, shed acked"
+	rows := []row{
+		{Mechanism: "nothing", Fault: shed, Messages: 500, Faults: 500, Shed: 90},
+		{Mechanism: "nothing", Fault: "none", Messages: 500, PerSecond: 11_880},
+	}
+	for _, name := range []string{"unique constraint", "ON CONFLICT in the transaction", "select, then insert, SERIALIZABLE", "Tx", "Dedup, then Tx"} {
+		rows = append(rows, row{Mechanism: name, Fault: shed, Messages: 500, Faults: 500, Shed: 120})
+	}
+	text := answer(gridOf(rows))
+	for _, want := range []string{
+		"a unique constraint, ON CONFLICT in the transaction of the effect, a select and an insert at SERIALIZABLE, `Tx`, or `Dedup` and then `Tx`: 0 lost, 0 twice, in 2500 faults",
+		"90 to 120 messages in each of 6 cells",
+		"nothing 12000,",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if text := answer(gridOf(rows[1:2])); strings.Contains(text, "sheds") {
+		t.Errorf("nothing was shed, but\n%s", text)
+	}
+}
+
+func TestTwoDigits(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 0.4: "0", 7.6: "8", 99.4: "99", 99.6: "100", 301: "300", 994: "990", 996: "1000", 11_880: "12000"} {
+		if got := twoDigits(v); got != want {
+			t.Errorf("%v: %s, want %s", v, got, want)
+		}
+	}
 }
