@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -40,12 +42,12 @@ func (d data) around() (below, above, largest int) {
 	return below, above, largest
 }
 
-// short answers the three questions.
+// short answers the three questions, each as far as the data decide it.
 func (d data) short() string {
 	var b strings.Builder
 	for _, answer := range []string{d.answerBuffer(), d.answerGuard(), d.answerStore()} {
 		if answer != "" {
-			b.WriteString("- " + answer + "\n")
+			b.WriteString(bullet(answer))
 		}
 	}
 	return b.String()
@@ -61,52 +63,172 @@ func (d data) answerBuffer() string {
 	if !ok0 || !ok1 || !ok2 {
 		return ""
 	}
-	return fmt.Sprintf(`**Buffer: small, below B\* = workers × (T / service time − 1)** when the sender sends again after T. That is %d for %d workers, %s and
-  T = %s: there, without a guard and at load %v, %d places give %s extra effects, %d give %s, %d give %s and leave %.2f of
-  the capacity. A larger buffer makes keys wait, and no more of them done.`,
-		s.limit(), s.Workers, duration(s.Service), duration(s.Timeout), load, below, percent(r0.extra()), above, percent(r1.extra()),
-		largest, percent(r2.extra()), r2.Goodput)
+	sizes := fmt.Sprintf("At load %v and without a guard, %s give %s extra effects, %d give %s, %d give %s and leave %.2f of the capacity.",
+		load, plural(below, "place"), percent(r0.extra()), above, percent(r1.extra()), largest, percent(r2.extra()), r2.Goodput)
+	limit := fmt.Sprintf("%d for %s, %s, T = %s", s.limit(), plural(s.Workers, "worker"), duration(s.Service), duration(s.Timeout))
+	if below > s.limit() || above <= s.limit() || r0.extra() >= 0.01 || r1.extra() < 0.01 {
+		return fmt.Sprintf(`**Buffer: this run does not decide it.** By the rule, B\* = workers × (T / service time − 1) is %s. %s`, limit, sizes)
+	}
+	return sentences(
+		fmt.Sprintf(`**Buffer: below B\* = workers × (T / service time − 1)**, for effects of a fixed time and a sender that sends again T after the pipeline
+took a message: %s. %s`, limit, sizes),
+		d.whereTimesVary(), d.whereBlockingDoesNotStop())
 }
 
-// asserted counts the cells in which ours promises that there are no extra
-// effects, and the extra effects there.
-func (d data) asserted() (cells, extra int) {
+// whereTimesVary says how little B* is worth with exponential service times.
+func (d data) whereTimesVary() string {
+	worst, half := d.exponentialBelow(1), d.exponentialBelow(0.5)
+	if worst.meanExtra < 0.01 {
+		return ""
+	}
+	return fmt.Sprintf(`Where times vary, stay well below: exponential ones give up to %s with B ≤ B\*, %s with half of it.`,
+		percent(worst.meanExtra), percent(half.meanExtra))
+}
+
+// exponentialBelow is the cell with the most extra effects of those with
+// exponential service times, no guard, and at most this part of B*.
+func (d data) exponentialBelow(part float64) (worst compared) {
+	for _, c := range d.compared() {
+		most := math.Round(part * float64(limit(c.Workers, c.Service, c.Timeout)))
+		if c.Exponential && float64(c.Buffer) <= most && c.meanExtra >= worst.meanExtra {
+			worst = c
+		}
+	}
+	return worst
+}
+
+// whereBlockingDoesNotStop says that a small buffer is no help against a clock that
+// runs on.
+func (d data) whereBlockingDoesNotStop() string {
+	low, _, ours := d.pushedExtremes()
+	if low.extra() < 0.01 || ours > 0 {
+		return ""
+	}
+	return fmt.Sprintf("If its clock runs while it is blocked, no size helps (%s or more at that load): take a guard.", percent(low.extra()))
+}
+
+// pushedExtremes are the cells with the fewest and the most extra effects when the
+// sender's clock runs while it is blocked, at the high load and without a guard, and
+// the most extra effects with ours.
+func (d data) pushedExtremes() (low, high row, ours int) {
+	var none []row
+	for _, r := range d.rows["push"] {
+		switch {
+		case r.Guard == sim.None && r.Load == d.Setup.highLoad():
+			none = append(none, r)
+		case r.Guard == sim.Ours:
+			ours = max(ours, r.Extra)
+		}
+	}
+	if len(none) == 0 {
+		return low, high, ours
+	}
+	order := func(a, b row) int { return cmp.Compare(a.extra(), b.extra()) }
+	return slices.MinFunc(none, order), slices.MaxFunc(none, order), ours
+}
+
+// asserted counts the cells in which ours, without a store, promises that there are
+// no extra effects, and the extra effects there. Bare are those that the sender makes
+// in the cells without a guard: where they are none too, ours has shown nothing.
+func (d data) asserted() (cells, extra, bare int) {
 	for _, name := range partNames {
 		for _, r := range d.rows[name] {
-			if r.promised() {
+			switch {
+			case r.Guard == sim.Ours && r.promised():
 				cells++
 				extra += r.Extra
+			case r.Guard == sim.None && r.Crash == 0 && r.Skew == 0:
+				bare += r.Extra
 			}
 		}
 	}
-	return cells, extra
+	return cells, extra, bare
 }
 
 func (d data) answerGuard() string {
-	load := d.Setup.highLoad()
-	_, _, largest := d.around()
-	done, ok := d.at("sweep", d.doneLabel(), largest, load)
-	if !ok {
+	cells, extra, bare := d.asserted()
+	if cells == 0 {
 		return ""
 	}
-	cells, extra := d.asserted()
-	entry := d.killed(string(sim.Entry), largest)
-	return fmt.Sprintf(`**Guard: in one process it suffices, if it knows the keys in flight and is asked before the buffer** (%s): %d extra effects in
-  %d cells of every buffer, load and size. A memory of done keys alone (%s) lets %s through at %d places;
-  a flag set at entry lets none through, and loses %s keys at a kill.`,
-		"`Dedup`", extra, cells, done.label(), percent(done.extra()), largest, count(entry.lost))
+	count := fmt.Sprintf("%s in all %s without a kill whose memory is long enough", plural(extra, "extra effect"), plural(cells, "cell"))
+	if extra > 0 || bare == 0 {
+		return fmt.Sprintf("**Guard: this run does not decide it.** %s: %s; without a guard %d.", "`Dedup`", count, bare)
+	}
+	return sentences(
+		fmt.Sprintf("**Guard: `Dedup` suffices in one process**, since it knows the keys in flight before the buffer: %s.", count),
+		d.forgetting(), d.doneAlone(), d.flagAtEntry())
+}
+
+// forgetting is what a memory costs that is too short.
+func (d data) forgetting() string {
+	var acks, hot row
+	for _, r := range d.lruRows(sim.Ours) {
+		if r.extra() > acks.extra() {
+			acks = r
+		}
+	}
+	for _, r := range d.rows["skew"] {
+		if r.Guard == sim.Ours && r.Capacity > 0 && r.Extra > hot.Extra {
+			hot = r
+		}
+	}
+	var costs []string
+	if acks.Extra > 0 {
+		costs = append(costs, fmt.Sprintf("up to %s at %v %% lost acks (%s)", percent(acks.extra()), 100*acks.AckLoss, plural(acks.Capacity, "key")))
+	}
+	if hot.Extra > 0 {
+		costs = append(costs, fmt.Sprintf("%d effects in %d messages of %s (%d)", hot.Extra, hot.Sends, plural(hot.SkewKeys, "key"), hot.Capacity))
+	}
+	if len(costs) == 0 {
+		return ""
+	}
+	return "A shorter one costs " + strings.Join(costs, ", ") + "."
+}
+
+// doneAlone is what a memory of completed keys lets through.
+func (d data) doneAlone() string {
+	_, _, largest := d.around()
+	done, ok := d.at("sweep", d.doneLabel(), largest, d.Setup.highLoad())
+	if !ok || done.Extra == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Done keys alone (%s) let %s through at %s.", done.label(), percent(done.extra()), plural(largest, "place"))
+}
+
+// flagAtEntry is what a flag at entry loses.
+func (d data) flagAtEntry() string {
+	below, _, largest := d.around()
+	far, near := d.killed(string(sim.Entry), largest), d.killed(string(sim.Entry), below)
+	if far.kills == 0 || near.kills == 0 || far.lost == 0 {
+		return ""
+	}
+	return fmt.Sprintf("A flag at entry loses %s a kill on average there; at %d it loses %s and repeats %s.",
+		counted(far.lost, "acked key"), below, count(near.lost), count(near.extra))
 }
 
 func (d data) answerStore() string {
-	_, _, largest := d.around()
-	ours, store := d.killed("ours-256", largest), d.killed("ours+store-256", largest)
-	if ours.kills == 0 || store.kills == 0 {
+	ours, ok := d.killedMost(string(sim.Ours))
+	store, stored := d.killedMost(string(sim.Store), string(sim.OursStore))
+	if !ok || !stored || ours.extra <= store.extra {
 		return ""
 	}
-	crash := d.rows["crash"][0]
-	return fmt.Sprintf(`**Store: only for what must survive the process.** At a kill, with acks %s on their way, a guard in memory repeats %s effects,
-  a store %s. Where the effect is a row in your database, %s makes it one.`,
-		duration(crash.AckDelay), count(ours.extra), count(store.extra), "`Tx`")
+	return fmt.Sprintf(`**Store: only for what must survive the process.** At a kill, with acks %s on their way, a guard in memory repeats up to %s on
+average, a store at most %s. Where the effect is a row in your database, %s puts it and its record into one commit.`,
+		duration(d.rows["crash"][0].AckDelay), counted(ours.extra, "effect"), count(store.extra), "`Tx`")
+}
+
+// killedMost is the mean of the kills at the buffer, and with the one of these kinds
+// of guards, at which most keys have their effect again.
+func (d data) killedMost(kinds ...string) (most killed, ok bool) {
+	for _, r := range d.rows["crash"] {
+		if !slices.Contains(kinds, string(r.Guard)) {
+			continue
+		}
+		if k := d.killed(r.label(), r.Buffer); !ok || k.extra > most.extra {
+			most, ok = k, true
+		}
+	}
+	return most, ok
 }
 
 // aboutRule checks B* against all cells without a guard.
@@ -123,19 +245,46 @@ func (d data) aboutRule() section {
 	}
 	s := d.Setup
 	check := ""
-	if len(below) > 0 && len(above) > 0 {
+	if len(below) > 0 {
 		most := slices.MaxFunc(below, func(a, b row) int { return a.Extra - b.Extra })
+		check = fmt.Sprintf(`Checked against the sweep's cells without a guard: in %s with B ≤ B\*, at any load, the most extra effects are %s.`,
+			plural(len(below), "cell"), percent(most.extra()))
+	}
+	if len(above) > 0 {
 		fewest := slices.MinFunc(above, func(a, b row) int { return a.Extra - b.Extra })
-		check = fmt.Sprintf(`Checked against the cells without a guard: in the %d with B ≤ B\*, at any load, the most extra effects are %s; in the %d with
-B > B\* and a load above 1, the fewest are %s (B = %d, load %v).`,
-			len(below), percent(most.extra()), len(above), percent(fewest.extra()), fewest.Buffer, fewest.Load)
+		check += fmt.Sprintf(`
+In %s with B > B\* and a load above 1, the fewest are %s (B = %d, load %v).`,
+			plural(len(above), "cell"), percent(fewest.extra()), fewest.Buffer, fewest.Load)
 	}
 	return about("The rule", len(rows), fmt.Sprintf(`A delivery that finds the buffer full waits for B others, W at a time, and then takes s itself: B·s/W + s. When that is more
-than T, the sender sends the key again although it was never lost. So duplicates begin at
+than T, the sender sends the key again although it was never lost. So, with a fixed s and a clock that starts when the pipeline
+takes the message, duplicates begin at
 
     B* = W × (T/s − 1) = %d × (%s / %s − 1) = %d`, s.Workers, duration(s.Timeout), duration(s.Service), s.limit()),
-		check,
-		`Each copy takes a place and the time of an effect, so the queue grows by what makes it grow. Above B\* a load below 1 is no
-safety: one outage fills the buffer, and copies keep it full (see the collapse, below). Below B\* a full buffer only makes the
-sender wait.`)
+		check, d.ruleExponential(),
+		`Each copy takes a place and the time of an effect, so the queue grows by what makes it grow. Below B\* a full buffer only makes the
+sender wait.`, d.ruleOutage())
+}
+
+// ruleOutage says that a low load is no safety, where a run has shown it.
+func (d data) ruleOutage() string {
+	for _, r := range d.collapse {
+		if r.Collapsed && r.Load < 1 {
+			return `Above B\* a load below 1 is no safety: one outage fills the buffer, and copies can keep it full (see the collapse, below).`
+		}
+	}
+	return ""
+}
+
+// ruleExponential says what becomes of the rule when service times vary.
+func (d data) ruleExponential() string {
+	worst, half := d.exponentialBelow(1), d.exponentialBelow(0.5)
+	if worst.meanExtra < 0.01 {
+		return ""
+	}
+	return fmt.Sprintf(`With exponential service times a full buffer of B\* is too long a wait for about half of the keys. Of those cells (see theory,
+below) with B ≤ B\* the worst has %s extra effects (%s, B\* = %d, B = %d, load %v); with B up to half of B\* the
+worst has %s.`,
+		percent(worst.meanExtra), plural(worst.Workers, "worker"), limit(worst.Workers, worst.Service, worst.Timeout), worst.Buffer, worst.Load,
+		percent(half.meanExtra))
 }

@@ -81,6 +81,38 @@ func TestSameSeedSameBytes(t *testing.T) {
 	}
 }
 
+// -render makes the page and the pictures again, and measures nothing.
+func TestRender(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range dataFiles() {
+		text, err := results.Dir("../../docs/results").Read(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := results.Dir(dir).Write(name, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, progress bytes.Buffer
+	cfg := flags(t, "-render", "-results", dir)
+	if code := run(t.Context(), cfg, "go run ./bench/window -render", &out, &progress); code != 0 || out.Len() > 0 {
+		t.Fatalf("exit code %d\n%s%s", code, &out, &progress)
+	}
+	for _, name := range append(dataFiles(), "window.md", "window-crash.svg") {
+		want, err := results.Dir("../../docs/results").Read(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := results.Dir(dir).Read(name); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %v, or another text", name, err)
+		}
+	}
+	cfg.results = results.Dir(t.TempDir())
+	if code := run(t.Context(), cfg, "", &out, &progress); code != 1 || !strings.Contains(progress.String(), infoFile) {
+		t.Errorf("without data files: exit code %d\n%s", code, &progress)
+	}
+}
+
 // A run that is ended at once leaves files that can be read, says that it was cut
 // short, and makes up nothing.
 func TestCutShort(t *testing.T) {

@@ -25,6 +25,7 @@ func parse(args []string, out io.Writer) (config, error) {
 	)
 	f.BoolVar(&c.Quick, "quick", false, "a small sweep of 20 000 keys a cell")
 	f.StringVar(&dir, "results", "", "write data, pictures and window.md to this `directory`")
+	f.BoolVar(&c.render, "render", false, "measure nothing: make the pictures and window.md again, of the data files in -results")
 	f.Uint64Var(&c.Seed, "seed", 1, "of all random numbers: the same seed gives the same results")
 	f.BoolVar(&c.real, "real", false, "also measure in real time, on SQLite and on the PostgreSQL of ONCEPIPE_POSTGRES")
 	f.StringVar(&buffers, "buffers", "", "sizes of the buffer, such as 0,16,1024 (default: the sweep's)")
@@ -110,6 +111,8 @@ func (c config) check(rest []string) error {
 	must(c.procs >= 1, "-procs is at least 1")
 	must(c.only == "" || slices.Contains(partNames, c.only), "-only is one of %s", strings.Join(partNames, ", "))
 	must(c.only == "" || c.results == "", "-only can't be with -results: a document is made of all parts")
+	must(!c.render || c.results != "", "-render needs -results, where the data files are")
+	must(!c.render || !c.real, "-render measures nothing, so it can't be with -real")
 	for _, b := range c.Buffers {
 		must(b >= 0, "-buffers: %d", b)
 	}

@@ -54,6 +54,8 @@ func TestFlagErrors(t *testing.T) {
 		"-procs 0":                           "-procs",
 		"-only everything":                   "-only is one of",
 		"-only sweep -results somewhere":     "-only can't be with -results",
+		"-render":                            "-render needs -results",
+		"-render -real -results somewhere":   "can't be with -real",
 		"sweep":                              "unexpected",
 		"-quick -workers 0 -keys 1 -fail 12": "-fail",
 	} {

@@ -4,6 +4,7 @@
 // docs/results/window.md for what came out.
 //
 //	go run ./bench/window [-quick] [-results DIR]
+//	go run ./bench/window -render -results DIR
 package main
 
 import (
@@ -39,6 +40,7 @@ type config struct {
 	procs   int
 	only    string
 	real    bool
+	render  bool
 	results results.Dir
 }
 
@@ -60,6 +62,12 @@ func run(ctx context.Context, cfg config, command string, out, progress io.Write
 	fail := func(err error) int {
 		fmt.Fprintln(progress, "window:", err)
 		return 1
+	}
+	if cfg.render {
+		if err := render(cfg.results); err != nil {
+			return fail(err)
+		}
+		return 0
 	}
 	about := info{Run: results.NewRun(strings.TrimSpace(command)), Setup: cfg.setup, Procs: cfg.procs}
 	parts := cfg.parts(cfg.only)

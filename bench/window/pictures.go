@@ -90,14 +90,71 @@ func (d data) sweepChart(load float64, c picture.Chart, value func(row) float64)
 				s.X, s.Y = append(s.X, float64(b)), append(s.Y, value(r))
 			}
 		}
+		if g == string(sim.None) {
+			s = d.withLimit(s, load, value)
+		}
 		if len(s.X) > 0 {
-			c.Series = append(c.Series, s)
+			c.Series = append(c.Series, d.broken(s)...)
 		}
 	}
 	if len(c.Series) > 0 {
 		b := d.Setup.limit()
 		c.Series = append(c.Series, upright(c, fmt.Sprintf("B* = %d", b), float64(b)))
 	}
+	return c
+}
+
+// withLimit adds to the line without a guard what the theory's cells of the same
+// system know around B*: the nearest one that isn't above it, and the nearest that
+// is. Between the sweep's buffers the line would rise where nothing was measured.
+func (d data) withLimit(s picture.Series, load float64, value func(row) float64) picture.Series {
+	below, above := -1, -1
+	mean := map[int]*struct{ sum, n float64 }{}
+	for _, r := range d.theory {
+		if system(r.cell()) != system(d.Setup.cellAt(r.Buffer, load)) {
+			continue
+		}
+		if mean[r.Buffer] == nil {
+			mean[r.Buffer] = new(struct{ sum, n float64 })
+		}
+		mean[r.Buffer].sum += value(r.row)
+		mean[r.Buffer].n++
+		if r.Buffer <= d.Setup.limit() {
+			below = max(below, r.Buffer)
+		} else if above < 0 || r.Buffer < above {
+			above = r.Buffer
+		}
+	}
+	if len(s.X) == 0 || !slices.IsSorted(s.X) || d.Setup.Push || d.Setup.Fail > 0 || d.Setup.Skew > 0 {
+		return s
+	}
+	for _, b := range []int{below, above} {
+		i, there := slices.BinarySearch(s.X, float64(b))
+		if b >= 0 && !there {
+			s.X, s.Y = slices.Insert(s.X, i, float64(b)), slices.Insert(s.Y, i, mean[b].sum/mean[b].n)
+		}
+	}
+	return s
+}
+
+// broken breaks a line that goes from 0 to something across B*, where nothing was
+// measured: it would rise below B*.
+func (d data) broken(s picture.Series) []picture.Series {
+	limit := float64(d.Setup.limit())
+	i := slices.IndexFunc(s.X, func(x float64) bool { return x > limit })
+	if i < 1 || s.X[i-1] == limit || s.Y[i-1] > 0 || s.Y[i] == 0 {
+		return []picture.Series{s}
+	}
+	rest := s
+	rest.Name, rest.X, rest.Y = "", s.X[i:], s.Y[i:]
+	s.X, s.Y = s.X[:i], s.Y[:i]
+	return []picture.Series{s, rest}
+}
+
+// cellAt is what the sweep runs with this buffer at this load.
+func (s setup) cellAt(buffer int, load float64) sim.Cell {
+	c := s.base()
+	c.Buffer, c.Load = buffer, load
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/oncepipe/oncepipe/bench/internal/real"
@@ -60,3 +61,52 @@ func measureReal(ctx context.Context, s setup, warn io.Writer) (list []real.Resu
 	}
 	return list, nil
 }
+
+func (d data) aboutRealTime() section {
+	if len(d.real) == 0 {
+		return section{"In real time", []string{"Not measured in this run: `-real` does it, on SQLite and, beside its server, PostgreSQL."}}
+	}
+	return section{"In real time", []string{
+		`The same with rows in a database: an effect is a committed INSERT, and T is 40 times what that takes there, measured first. So
+B\* is 39 times the workers. A commit that stalls for longer than T makes a copy with any buffer. With every guard but ` + "`none`" + ` and
+` + "`completed`" + ` the program fails if there is an extra row or a lost key. These figures are of this machine and its disk.`,
+		d.realKeptUp(),
+		d.realUnguarded(),
+		d.realTime().markdown(),
+	}}
+}
+
+// realKeptUp says what a 0 is not worth in a cell that was not overloaded.
+func (d data) realKeptUp() string {
+	n := len(filter(d.real, func(r real.Result) bool { return !overloaded(r) }))
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(`In %s the keys done are nearly the load: the disk was faster by then than when it was measured, and the workers
+kept up. Such a cell was not overloaded, and its 0 says nothing of the buffer or the guard.`, plural(n, "cell"))
+}
+
+// realUnguarded says what the rule is worth in real time.
+func (d data) realUnguarded() string {
+	var lines []string
+	for _, store := range valuesOf(d.real, func(r real.Result) string { return r.Store }) {
+		var at []string
+		for _, r := range d.real {
+			if r.Store == store && r.Guard == real.None {
+				text := fmt.Sprintf("%s with B = %d", percent(extraRows(r)), r.Buffer)
+				if !overloaded(r) {
+					text += " (not overloaded)"
+				}
+				at = append(at, text)
+			}
+		}
+		if len(at) > 0 {
+			lines = append(lines, fmt.Sprintf("- %s, without a guard: extra rows of %s.", store, strings.Join(at, ", ")))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// overloaded says whether the workers fell behind what arrived. Where they kept up
+// the buffer was never full, and the cell says nothing about it.
+func overloaded(r real.Result) bool { return r.Share < 0.9*r.Load }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/oncepipe/oncepipe/bench/internal/queueing"
-	"github.com/oncepipe/oncepipe/bench/internal/real"
 	"github.com/oncepipe/oncepipe/bench/internal/sim"
 )
 
@@ -17,10 +16,14 @@ type cliff struct {
 	buffer, needed int
 	capacity       int     // -1: none that was tried
 	claim          float64 // extra effects that are left there, of keys
+	idle           bool    // no capacity that was tried made a difference: no copy came
 }
 
 func (c cliff) name() string {
-	if c.capacity < 0 {
+	switch {
+	case c.idle:
+		return "any: no copies there"
+	case c.capacity < 0:
 		return "none that was tried"
 	}
 	return fmt.Sprint(c.capacity)
@@ -30,7 +33,9 @@ func (d data) cliffs(g sim.Guard) (list []cliff) {
 	rows := d.lruRows(g)
 	for _, b := range valuesOf(rows, func(r row) int { return r.Buffer }) {
 		c := cliff{buffer: b, needed: queueing.CompletedKeys(queueing.System{Buffer: b, Workers: d.Setup.Workers}), capacity: -1}
-		for _, r := range slices.Backward(filter(rows, func(r row) bool { return r.Buffer == b })) {
+		tried := filter(rows, func(r row) bool { return r.Buffer == b })
+		c.idle = !slices.ContainsFunc(tried, func(r row) bool { return r.Extra > 0 || r.Sends > r.Keys+r.Warmup })
+		for _, r := range slices.Backward(tried) {
 			if r.Late > 0 {
 				break
 			}
@@ -58,26 +63,66 @@ func (d data) aboutLRU() section {
 		}, 1)
 		behind.add(c.buffer, d.Setup.memory(), advised, c.name())
 	}
-	kept := filter(d.rows["lru"], func(r row) bool { return r.Guard == sim.Ours && r.AckLoss == 0 })
-	extra := 0
-	for _, r := range kept {
-		extra += r.Extra
-	}
 	return about("How much a memory of completed keys must hold", len(d.rows["lru"]),
 		`Alone, asked at the worker: a copy was put into the buffer while its first delivery was still there, so when it comes out
 everything that was in between has been done. The memory must hold what the pipeline can: buffer, workers, and the one in the
-source's hand. Below that it forgets each key just before its copy comes, which is the cliff. Beyond it the claim window is
-left, which no memory of completed keys can close. With retries neither the slots of the stage are a bound: while a first delivery
-waits out a backoff, as many keys are done as the workers can do.`,
+source's hand. `+d.cliffVerdict(),
+		`With retries the stage's slots are no bound either: while a first delivery waits out a backoff, as many keys are done as the
+workers can do.`,
 		d.lruAlone().markdown(), edge.markdown(),
 		`Behind the table in flight the memory has another task. A key whose acknowledgement was lost comes again after T, and by
 then rate × T others are done. With 1 % of the acknowledgements lost:`,
 		d.lruBehind().markdown(), behind.markdown(),
-		`Advised is rate × T, what is in flight, and six standard deviations. Where B is far above B\*, a full buffer has several
-copies of each key; those beyond Dedup's `+"`JoinLimit`"+` are returned to the sender for a minute (the default), and the
-memory would have to hold a minute's keys, or to have a store behind it.`,
-		fmt.Sprintf(`Without lost acknowledgements %d cells of these buffers and capacities were run: %d extra effects.`, len(kept), extra),
+		"Advised is rate × T, what is in flight, and six standard deviations: enough for a key of which one acknowledgement is sent.",
+		d.manyAcks(),
+		`A copy beyond Dedup's `+"`JoinLimit`"+` is returned to the sender for a minute (the default). If no acknowledgement of its key
+arrives, it comes that late, and to know it then takes a memory of a minute's keys, or a store behind it.`,
+		d.lruKept(),
 		image("Extra effects by capacity", "window-lru.svg"))
+}
+
+// cliffVerdict says what too small a memory did, if one did.
+func (d data) cliffVerdict() string {
+	late, claim := 0, 0
+	for _, r := range d.lruRows(sim.Completed) {
+		late, claim = max(late, r.Late), max(claim, r.Claim)
+	}
+	if late == 0 {
+		return "In this run no copy came late, so that the\ntable shows nothing of it."
+	}
+	text := "Below that it forgets each key just before its copy comes, which is the cliff."
+	if claim > 0 {
+		text += "\nBeyond it the claim window is left, which no memory of completed keys can close."
+	}
+	return text
+}
+
+// manyAcks explains why less than a timeout's keys can do in a long buffer.
+func (d data) manyAcks() string {
+	var buffers []string
+	for _, c := range d.cliffs(sim.Ours) {
+		if c.buffer > d.Setup.limit() && c.capacity >= 0 && c.capacity < d.Setup.memory() {
+			buffers = append(buffers, fmt.Sprintf("%d with B = %d", c.capacity, c.buffer))
+		}
+	}
+	if len(buffers) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(`In this run less was enough above B\*: %s. There a key has copies that wait for the first one, each of them is
+acknowledged, and one acknowledgement that arrives is enough. That is luck; the advised number does not need it.`, strings.Join(buffers, ", "))
+}
+
+// lruKept says what was left where no acknowledgement was lost.
+func (d data) lruKept() string {
+	kept := filter(d.rows["lru"], func(r row) bool { return r.Guard == sim.Ours && r.AckLoss == 0 })
+	if len(kept) == 0 {
+		return ""
+	}
+	extra := 0
+	for _, r := range kept {
+		extra += r.Extra
+	}
+	return fmt.Sprintf("Without lost acknowledgements, in %s of these buffers and capacities: %s.", plural(len(kept), "cell"), plural(extra, "extra effect"))
 }
 
 func (d data) aboutKills() section {
@@ -91,45 +136,118 @@ func (d data) aboutKills() section {
 		rate /= r.Load
 	}
 	return about("A kill", len(rows),
-		fmt.Sprintf(`The process is killed while its buffer is full, %d times for each number. An acknowledgement is on its way for %s, as through
+		fmt.Sprintf(`The process is killed while its buffer is full, %s for each number. An acknowledgement is on its way for %s, as through
 a broker or a batch. What was in memory is gone; the sender sends again. Keys that have their effect again, because only the dead
-process knew, and keys that the sender takes for done and that have none:`, d.Setup.kills(), duration(r.AckDelay)),
+process knew, and keys that the sender takes for done and that have none:`, plural(d.Setup.kills(), "time"), duration(r.AckDelay)),
 		d.crashes().markdown(),
-		fmt.Sprintf(`- A guard in memory repeats what was done and not yet acknowledged: rate × delay of the acknowledgement, here about %.0f. The
-  buffer's size does not matter to it, since what is in the buffer has not been done.
-- Marked at entry, a copy is acknowledged while its first delivery waits in the buffer. The kill takes that one with it, and
-  nobody sends it again: lost. The larger the buffer, the more.
-- A store remembers. What is left is the gap between an effect and its record: at most the %d effects that run.`,
-			rate*r.AckDelay.Seconds(), r.Workers),
-		image("After a kill", "window-crash.svg"))
+		d.killedOurs(rate*r.AckDelay.Seconds())+d.killedEntry()+d.killedStores(),
+		"The pictures are at the top of this page.")
+}
+
+func (d data) killedOurs(inFlight float64) string {
+	list := d.kills(sim.Ours)
+	if len(list) == 0 {
+		return ""
+	}
+	order := func(a, b killed) int { return cmp.Compare(a.extra, b.extra) }
+	low, high := slices.MinFunc(list, order), slices.MaxFunc(list, order)
+	text := fmt.Sprintf("%s repeats what was done and not yet acknowledged: rate × delay of the acknowledgement, about %.0f; measured %s to %s.",
+		"`ours`", inFlight, count(low.extra), count(high.extra))
+	if len(list) > 1 && high.extra <= 1.1*low.extra {
+		text += " The buffer's size does not matter to it: what is in the buffer has not been done."
+	}
+	return bullet(text)
+}
+
+func (d data) killedEntry() string {
+	var losing, repeating []string
+	for _, k := range d.kills(sim.Entry) {
+		if k.lost > 0 {
+			losing = append(losing, fmt.Sprintf("%s with B = %d", count(k.lost), k.buffer))
+		}
+		if k.extra > 0 {
+			repeating = append(repeating, fmt.Sprintf("%s with B = %d", count(k.extra), k.buffer))
+		}
+	}
+	var text []string
+	if len(losing) > 0 {
+		text = append(text, `Marked at entry, a copy is acknowledged while its first delivery waits in the buffer. The kill takes that one with it, and
+nobody sends it again: lost are, on average, `+strings.Join(losing, ", ")+".")
+	}
+	if len(repeating) > 0 {
+		text = append(text, "A flag at entry is gone with the process too, and repeats "+strings.Join(repeating, ", ")+".")
+	}
+	if len(text) == 0 {
+		return ""
+	}
+	return bullet(sentences(text...))
+}
+
+func (d data) killedStores() string {
+	most, ok := d.killedMost(string(sim.Store), string(sim.OursStore))
+	if !ok {
+		return ""
+	}
+	running := "the one effect that runs"
+	if d.Setup.Workers > 1 {
+		running = fmt.Sprintf("the %d effects that run", d.Setup.Workers)
+	}
+	return bullet(fmt.Sprintf("A store remembers. What is left is the gap between an effect and its record, so at most %s; measured at most %s on average.",
+		running, count(most.extra)))
+}
+
+// kills are the means of this guard's kills, for each buffer.
+func (d data) kills(g sim.Guard) (list []killed) {
+	rows := filter(d.rows["crash"], func(r row) bool { return r.Guard == g })
+	for _, b := range valuesOf(rows, func(r row) int { return r.Buffer }) {
+		list = append(list, d.killed(rows[0].label(), b))
+	}
+	return list
 }
 
 func (d data) aboutPush() section {
-	rows := filter(d.rows["push"], func(r row) bool { return r.Guard == sim.None && r.Load == d.Setup.highLoad() })
-	if len(rows) == 0 {
+	low, high, ours := d.pushedExtremes()
+	if high.Keys == 0 {
 		return section{}
 	}
-	order := func(a, b row) int { return cmp.Compare(a.extra(), b.extra()) }
-	low, high := slices.MinFunc(rows, order), slices.MaxFunc(rows, order)
-	return about("When the sender's clock runs while it is blocked", len(rows),
+	verdict := ""
+	switch {
+	case high.Extra == 0:
+		verdict = "So this load shows nothing: the sender was hardly blocked."
+	case low.extra() >= 0.01:
+		verdict = "No size of the buffer helps at that load."
+		if ours == 0 {
+			verdict += "\nA guard does (`ours` left no extra effect in any cell), or an answer before the work."
+		}
+	}
+	between := percent(low.extra())
+	if high.Extra > low.Extra {
+		between = fmt.Sprintf("between %s (B = %d) and %s (B = %d)", percent(low.extra()), low.Buffer, percent(high.extra()), high.Buffer)
+	}
+	return about("When the sender's clock runs while it is blocked", len(d.rows["push"]),
 		fmt.Sprintf(`A sender that counts from when it wants to send has a queue of its own, which is as good as a buffer: blocking it does not
 stop its clock, and when a message is taken after its time-out, the sender sends it once more at once. At load %v and without a
-guard that is between %s and %s extra effects, below B\* too. No size of the buffer helps here: a guard does, or an answer
-before the work.`, d.Setup.highLoad(), percent(low.extra()), percent(high.extra())),
+guard that is %s extra effects. %s`, d.Setup.highLoad(), between, verdict),
 		d.pushed().markdown())
 }
 
 func (d data) aboutRetries() section {
-	most := 0
+	ours, none := 0, 0
 	for _, r := range d.rows["retry"] {
-		if r.Guard == sim.Ours {
-			most = max(most, r.Extra)
+		switch r.Guard {
+		case sim.Ours:
+			ours = max(ours, r.Extra)
+		case sim.None:
+			none = max(none, r.Extra)
 		}
+	}
+	theirs := "."
+	if none > 0 {
+		theirs = ":\nthey come from the sender, which does not wait for a long backoff; a retry itself adds none."
 	}
 	return about("Retries by the pipeline", len(d.rows["retry"]),
 		fmt.Sprintf(`Attempts fail before their effect, and the stage runs them again after a backoff that doubles. An item that waits for that is
-parked: it is not in the buffer, holds no worker, and keeps its key. With ours the most extra effects are %d. Without a guard,
-what is left comes from the sender, which does not wait for a long backoff; a retry itself never adds one.`, most),
+parked: it is not in the buffer, holds no worker, and keeps its key. The most extra effects are %d with ours, and %d without a guard%s`, ours, none, theirs),
 		d.retries().markdown())
 }
 
@@ -142,39 +260,27 @@ func (d data) aboutHotKeys() section {
 	return about("Keys that come again by themselves", len(rows),
 		fmt.Sprintf(`Every message takes one of %d keys, by a Zipf distribution (exponent %v); one effect is meant for each key. Extra effects:`,
 			r.SkewKeys, r.Skew),
-		d.hotKeys().markdown(),
-		`A repeat that comes long after is found by a memory that is long enough. With an LRU that is smaller than the number of keys
-some are forgotten, with or without the table in flight; a store, or a guard that holds all keys, forgets none.`)
+		d.hotKeys().markdown(), d.hotVerdict(r.SkewKeys))
 }
 
-func (d data) aboutRealTime() section {
-	if len(d.real) == 0 {
-		return section{"In real time", []string{"Not measured in this run: `-real` does it, on SQLite and, beside its server, PostgreSQL."}}
-	}
-	return section{"In real time", []string{
-		`The same with rows in a database: an effect is a committed INSERT, and T is 40 times what that takes there, measured first. So
-B\* is 39 times the workers. A commit that stalls for longer than T makes a copy with any buffer. With every guard but ` + "`none`" + ` and
-` + "`completed`" + ` the program fails if there is an extra row or a lost key. These figures are of this machine and its disk.`,
-		d.realUnguarded(),
-		d.realTime().markdown(),
-	}}
-}
-
-// realUnguarded says what the rule is worth in real time.
-func (d data) realUnguarded() string {
-	var lines []string
-	for _, store := range valuesOf(d.real, func(r real.Result) string { return r.Store }) {
-		var at []string
-		for _, r := range d.real {
-			if r.Store == store && r.Guard == real.None {
-				at = append(at, fmt.Sprintf("%s with B = %d", percent(extraRows(r)), r.Buffer))
-			}
-		}
-		if len(at) > 0 {
-			lines = append(lines, fmt.Sprintf("- %s, without a guard: extra rows of %s.", store, strings.Join(at, ", ")))
+// hotVerdict is what the hot keys have shown of memories shorter than that many
+// keys, and of the others.
+func (d data) hotVerdict(keys int) string {
+	short, long := 0, 0
+	for _, r := range d.rows["skew"] {
+		switch {
+		case r.promised():
+			long = max(long, r.Extra)
+		case r.Guard == sim.Ours && r.Capacity < keys:
+			short = max(short, r.Extra)
 		}
 	}
-	return strings.Join(lines, "\n")
+	if short == 0 || long > 0 {
+		return ""
+	}
+	return fmt.Sprintf(`A repeat that comes long after is found by a memory that is long enough. An LRU that is smaller than the number of keys forgets
+some, with or without the table in flight (ours: up to %s). Dedup with a store, or with a memory of all keys, let
+none through.`, plural(short, "extra effect"))
 }
 
 func (d data) aboutTheory() section {
@@ -206,16 +312,16 @@ func (d data) aboutTheory() section {
 			reasons = append(reasons, c.why())
 			n = len(reasons)
 		}
-		apart.add(c.service(), c.Workers, c.Load, c.Buffer, c.measuredP(), percent(c.FullP), signed(off(c.FullP, c.meanP)), fmt.Sprintf("(%d)", n))
+		apart.add(c.service(), c.Workers, c.Load, c.Buffer, c.measuredP(), percent(c.FullP), c.offP(), fmt.Sprintf("(%d)", n))
 	}
 	body := []string{
 		`P(wait > T) is the share of keys whose acknowledgement comes later than T. The queue is M/D/c/K or M/M/c/K (fixed or
 exponential service times, c workers, K places), and the copies feed back: what is late makes copies, which make others late.
 Package [queueing](../../bench/internal/queueing) has the formulas.`,
-		fmt.Sprintf(`- P(wait > T) is predicted within 15 %% in %d of the %d cells where it is between 1 %% and 99 %%; in %d of the
-  others within two standard errors of the runs.
-- Goodput is within 15 %% in %d of all %d cells.
-- As if copies made no load, P(wait > T) comes out up to %.0f times too low.`, within, told, near, goodput, len(list), feedback),
+		fmt.Sprintf(`- P(wait > T) is predicted within 15 %% in %d of the %s where it is between 1 %% and 99 %% by measurement or by prediction;
+  in %d of the others within two standard errors of the runs. Those and the rest are below, with the reason where it is known.
+- Goodput is within 15 %% in %d of all %s.
+- As if copies made no load, P(wait > T) comes out up to %.0f times too low.`, within, plural(told, "cell"), near, goodput, plural(len(list), "cell"), feedback),
 		image("P(wait > T), theory and measurement", "window-theory.svg"),
 	}
 	if len(apart.rows) > 0 {
@@ -229,17 +335,20 @@ Package [queueing](../../bench/internal/queueing) has the formulas.`,
 
 func (d data) aboutCollapse() section {
 	places := d.places()
-	near := 0
+	near, there := 0, 0
 	for _, p := range places {
+		if p.measured >= 0 {
+			there++
+		}
 		if p.steps >= -1 && p.steps <= 1 {
 			near++
 		}
 	}
 	return about("The collapse", len(places),
 		fmt.Sprintf(`A run begins with a backlog, as after an outage. With a small buffer the system works it off. From some size on it doesn't: a
-full buffer makes every key late, so every key has copies, which keep the buffer full, although the load is below 1. This second
-equilibrium is stable; only less load, or a guard, ends it. The smallest buffer with it, tried in steps of about √2: theory and
-measurement are at most one step apart in %d of %d.`, near, len(places)),
+full buffer makes every key late, so every key has copies, which keep the buffer full, although the load is below 1: a second
+equilibrium, which less load ends, or a guard. It was there in %d of %s. The smallest buffer with it, tried in steps of about √2: theory and
+measurement are at most one step apart in %d.`, there, plural(len(places), "system"), near),
 		d.collapses().markdown(),
 		`The last column is the load when the system is full at the measured place, copies included, by the theory. At 1.00 the
 backlog neither grows nor shrinks, so that it is a matter of how long one waits: there theory and a run can differ.`)

@@ -185,12 +185,16 @@ func (d data) realTime() table {
 	t := table{
 		title: "in real time",
 		columns: []string{
-			"store", "guard", "workers", "B*", "buffer", "load", "keys", "extra rows", "of keys", "lost", "keys done, of capacity",
+			"store", "guard", "workers", "B*", "buffer", "load", "keys", "extra rows", "of keys", "lost", "keys done, of capacity", "overloaded",
 		},
 	}
 	for _, r := range d.real {
+		behind := "yes"
+		if !overloaded(r) {
+			behind = "no"
+		}
 		t.add(r.Store, string(r.Guard), r.Workers, fmt.Sprintf("%.0f", r.Threshold), r.Buffer, r.Load, r.Keys, r.Extra,
-			percent(extraRows(r)), r.Lost, fmt.Sprintf("%.2f", r.Share))
+			percent(extraRows(r)), r.Lost, fmt.Sprintf("%.2f", r.Share), behind)
 	}
 	return t
 }

@@ -131,9 +131,20 @@ func (d data) compared() (list []compared) {
 	return list
 }
 
-// telling says whether a relative error of P means something: the share is neither
-// about none nor about all.
-func (c compared) telling() bool { return c.meanP >= 0.01 && c.meanP <= 0.99 }
+// telling says whether a relative error of P means something: what was measured, or
+// what was predicted, is neither about none nor about all.
+func (c compared) telling() bool {
+	partly := func(p float64) bool { return p >= 0.01 && p <= 0.99 }
+	return partly(c.meanP) || partly(c.FullP)
+}
+
+// offP is the relative error of P; against none at all there is no such number.
+func (c compared) offP() string {
+	if c.meanP == 0 {
+		return "–"
+	}
+	return signed(off(c.FullP, c.meanP))
+}
 
 // off is the relative error of a prediction.
 func off(predicted, measured float64) float64 { return predicted/measured - 1 }
@@ -161,7 +172,7 @@ func (d data) predictions() table {
 	for _, c := range d.compared() {
 		errP, errCopies := "", ""
 		if c.telling() {
-			errP = signed(off(c.FullP, c.meanP))
+			errP = c.offP()
 		}
 		if c.meanExtra >= 0.01 {
 			errCopies = signed(off(c.Copies, c.meanExtra))
