@@ -45,15 +45,22 @@ func (d data) around() (below, above, largest int) {
 // short answers the three questions, each as far as the data decide it.
 func (d data) short() string {
 	var b strings.Builder
-	for _, answer := range []string{d.answerBuffer(), d.answerGuard(), d.answerStore()} {
-		if answer != "" {
-			b.WriteString(bullet(answer))
+	for _, answer := range [][]string{d.answerBuffer(), d.answerGuard(), d.answerStore()} {
+		for i, text := range answer {
+			switch {
+			case i == 0:
+				b.WriteString(bullet(text))
+			case text != "":
+				b.WriteString(indented(bullet(text)))
+			}
 		}
 	}
 	return b.String()
 }
 
-func (d data) answerBuffer() string {
+// answerBuffer, answerGuard and answerStore return the answer, and then what shows
+// it; nothing where the data are silent.
+func (d data) answerBuffer() []string {
 	load, s := d.Setup.highLoad(), d.Setup
 	below, above, largest := d.around()
 	none := string(sim.None)
@@ -61,18 +68,19 @@ func (d data) answerBuffer() string {
 	r1, ok1 := d.at("sweep", none, above, load)
 	r2, ok2 := d.at("sweep", none, largest, load)
 	if !ok0 || !ok1 || !ok2 {
-		return ""
+		return nil
 	}
 	sizes := fmt.Sprintf("At load %v and without a guard, %s give %s extra effects, %d give %s, %d give %s and leave %.2f of the capacity.",
 		load, plural(below, "place"), percent(r0.extra()), above, percent(r1.extra()), largest, percent(r2.extra()), r2.Goodput)
 	limit := fmt.Sprintf("%d for %s, %s, T = %s", s.limit(), plural(s.Workers, "worker"), duration(s.Service), duration(s.Timeout))
 	if below > s.limit() || above <= s.limit() || r0.extra() >= 0.01 || r1.extra() < 0.01 {
-		return fmt.Sprintf(`**Buffer: this run does not decide it.** By the rule, B\* = workers × (T / service time − 1) is %s. %s`, limit, sizes)
+		return []string{fmt.Sprintf(`**Buffer: this run does not decide it.** By the rule, B\* = workers × (T / service time − 1) is %s.`, limit), sizes}
 	}
-	return sentences(
-		fmt.Sprintf(`**Buffer: below B\* = workers × (T / service time − 1)**, for effects of a fixed time and a sender that sends again T after the pipeline
-took a message: %s. %s`, limit, sizes),
-		d.whereTimesVary(), d.whereBlockingDoesNotStop())
+	return []string{
+		fmt.Sprintf(`**Buffer: small, below B\* = workers × (T / service time − 1)**, when the sender sends again T after the pipeline
+took a message: %s.`, limit),
+		sizes, d.whereTimesVary(), d.whereBlockingDoesNotStop(),
+	}
 }
 
 // whereTimesVary says how little B* is worth with exponential service times.
@@ -81,7 +89,7 @@ func (d data) whereTimesVary() string {
 	if worst.meanExtra < 0.01 {
 		return ""
 	}
-	return fmt.Sprintf(`Where times vary, stay well below: exponential ones give up to %s with B ≤ B\*, %s with half of it.`,
+	return fmt.Sprintf(`That is for effects of a fixed time. Where it varies, stay well below: exponential ones give up to %s with B ≤ B\*, %s with half of it.`,
 		percent(worst.meanExtra), percent(half.meanExtra))
 }
 
@@ -104,7 +112,7 @@ func (d data) whereBlockingDoesNotStop() string {
 	if low.extra() < 0.01 || ours > 0 {
 		return ""
 	}
-	return fmt.Sprintf("If its clock runs while it is blocked, no size helps (%s or more at that load): take a guard.", percent(low.extra()))
+	return fmt.Sprintf("Where the sender's clock runs while it is blocked, no size helps (%s or more at that load): take a guard.", percent(low.extra()))
 }
 
 // pushedExtremes are the cells with the fewest and the most extra effects when the
@@ -145,18 +153,19 @@ func (d data) asserted() (cells, extra, bare int) {
 	return cells, extra, bare
 }
 
-func (d data) answerGuard() string {
+func (d data) answerGuard() []string {
 	cells, extra, bare := d.asserted()
 	if cells == 0 {
-		return ""
+		return nil
 	}
 	count := fmt.Sprintf("%s in all %s without a kill whose memory is long enough", plural(extra, "extra effect"), plural(cells, "cell"))
 	if extra > 0 || bare == 0 {
-		return fmt.Sprintf("**Guard: this run does not decide it.** %s: %s; without a guard %d.", "`Dedup`", count, bare)
+		return []string{fmt.Sprintf("**Guard: this run does not decide it.** %s: %s; without a guard %d.", "`Dedup`", count, bare)}
 	}
-	return sentences(
+	return []string{
 		fmt.Sprintf("**Guard: `Dedup` suffices in one process**, since it knows the keys in flight before the buffer: %s.", count),
-		d.forgetting(), d.doneAlone(), d.flagAtEntry())
+		d.forgetting(), sentences(d.doneAlone(), d.flagAtEntry()),
+	}
 }
 
 // forgetting is what a memory costs that is too short.
@@ -182,7 +191,7 @@ func (d data) forgetting() string {
 	if len(costs) == 0 {
 		return ""
 	}
-	return "A shorter one costs " + strings.Join(costs, ", ") + "."
+	return "A memory that is too short costs " + strings.Join(costs, ", ") + "."
 }
 
 // doneAlone is what a memory of completed keys lets through.
@@ -206,15 +215,18 @@ func (d data) flagAtEntry() string {
 		counted(far.lost, "acked key"), below, count(near.lost), count(near.extra))
 }
 
-func (d data) answerStore() string {
+func (d data) answerStore() []string {
 	ours, ok := d.killedMost(string(sim.Ours))
 	store, stored := d.killedMost(string(sim.Store), string(sim.OursStore))
 	if !ok || !stored || ours.extra <= store.extra {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf(`**Store: only for what must survive the process.** At a kill, with acks %s on their way, a guard in memory repeats up to %s on
-average, a store at most %s. Where the effect is a row in your database, %s puts it and its record into one commit.`,
-		duration(d.rows["crash"][0].AckDelay), counted(ours.extra, "effect"), count(store.extra), "`Tx`")
+	return []string{
+		"**Store: only for what must survive the process.**",
+		fmt.Sprintf(`At a kill, with acks %s on their way, a guard in memory repeats up to %s on average, a store at most %s.`,
+			duration(d.rows["crash"][0].AckDelay), counted(ours.extra, "effect"), count(store.extra)),
+		"Where the effect is a row in your database, `Tx` puts it and its record into one commit.",
+	}
 }
 
 // killedMost is the mean of the kills at the buffer, and with the one of these kinds

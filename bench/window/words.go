@@ -36,6 +36,11 @@ func sentences(list ...string) string {
 // together are spaces at which no line ends; \x00 stands for one.
 var together = strings.NewReplacer(" %", "\x00%", " = ", "\x00=\x00", "< ", "<\x00", " ms", "\x00ms")
 
+// indented is an item below another one.
+func indented(item string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSuffix(item, "\n"), "\n", "\n  ") + "\n"
+}
+
 // bullet is an item of a list, in lines of at most 155 characters.
 func bullet(text string) string {
 	var b strings.Builder
