@@ -41,8 +41,8 @@ func wants(t *testing.T, text string, list ...string) {
 }
 
 func TestAnswersFollowTheData(t *testing.T) {
-	wants(t, told(t, 100, 30, 0).short(), `**Buffer: below B\*`, "39 for 1 worker,", "**Guard: `Dedup` suffices",
-		"in all 3 cells", "(completed-64) let 30.0 % through", "!**Store", "!A flag at entry", "!A shorter one", "!no size helps")
+	wants(t, told(t, 100, 30, 0).short(), `**Buffer: small, below B\*`, "39 for 1 worker,", "**Guard: `Dedup` suffices",
+		"in all 3 cells", "(completed-64) let 30.0 % through", "!**Store", "!A flag at entry", "!too short costs", "!no size helps")
 	wants(t, told(t, 0, 0, 0).short(), "**Buffer: this run does not decide it", "**Guard: this run does not decide it", "!let 0")
 	wants(t, told(t, 100, 0, 7).short(), "**Guard: this run does not decide it", "14 extra effects", "!suffices", "!let 0")
 }
