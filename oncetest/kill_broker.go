@@ -240,8 +240,7 @@ func (b *killBroker) pass() {
 		switch {
 		case p == nil || p.dying:
 		case p.dies <= now:
-			b.story.alone(fmt.Sprintf("the process is killed %v after it was ready", p.kill.moment()))
-			p.die()
+			p.die() // what it still said comes before its end
 		case p.limit != 0 && p.limit <= now && !p.ready:
 			b.err = fmt.Errorf("a process did not start the program within %v%s", startLimit, p.said())
 		case p.limit != 0 && p.limit <= now:

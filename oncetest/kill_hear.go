@@ -114,6 +114,9 @@ func (b *killBroker) ended(p *killProcess) {
 
 // killed lets come again what a process had.
 func (b *killBroker) killed(p *killProcess) {
+	if p.kill.When == killMoment {
+		b.story.alone(fmt.Sprintf("the process is killed %v after it was ready", p.kill.moment()))
+	}
 	b.out.kills++
 	clear(b.failing)
 	var first []*delivery

@@ -64,6 +64,16 @@ func (d files) effects(id string) int {
 	return bytes.Count(data, []byte("\n"))
 }
 
+// temp writes an effect to a new file that nobody looks for.
+func (d files) temp(id string) (path string, err error) {
+	f, err := os.CreateTemp(string(d), "temp")
+	if err != nil {
+		return "", err
+	}
+	_, err = fmt.Fprintln(f, id)
+	return f.Name(), errors.Join(err, f.Close())
+}
+
 // onFiles is a service whose effects are in files.
 func onFiles(start func(p *oncetest.Process, d files) func(ctx context.Context, b bill) error) oncetest.KillService[bill] {
 	return oncetest.KillService[bill]{
@@ -86,10 +96,14 @@ func handling(handle func(ctx context.Context, p *oncetest.Process, d files, id 
 }
 
 // linked makes an effect that can't be there twice: a file that is complete
-// before it gets its name, which only one can have.
+// before it gets its name, which only one can have. The file is new in every run: what
+// an earlier one wrote may be the effect by now.
 func linked(ctx context.Context, p *oncetest.Process, d files, id string) error {
-	temp := d.path(fmt.Sprint("temp", os.Getpid()), id)
-	err := p.Step(ctx, "write file", func() error { return os.WriteFile(temp, []byte(id+"\n"), 0o600) })
+	var temp string
+	err := p.Step(ctx, "write file", func() (err error) {
+		temp, err = d.temp(id)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -159,6 +173,20 @@ var badKills = map[string]struct {
 			return p.Step(ctx, "mark", func() error { return d.mark("done", b.ID) })
 		}
 	}), oncetest.Lost, "is killed"},
+	"writes over what is linked": {handling(func(ctx context.Context, p *oncetest.Process, d files, id string) error {
+		temp := d.path(fmt.Sprint("temp", os.Getpid()), id)
+		if err := p.Step(ctx, "begin file", func() error { return os.WriteFile(temp, nil, 0o600) }); err != nil {
+			return err
+		}
+		if err := p.Step(ctx, "fill file", func() error { return os.WriteFile(temp, []byte(id+"\n"), 0o600) }); err != nil {
+			return err
+		}
+		err := p.Step(ctx, "link file", func() error { return os.Link(temp, d.path("effects", id)) })
+		if errors.Is(err, os.ErrExist) {
+			return nil
+		}
+		return err
+	}), oncetest.Lost, "begin file, then the process is killed"},
 	"recovery that can't be repeated": {handling(func(ctx context.Context, p *oncetest.Process, d files, id string) error {
 		type step struct {
 			name string
@@ -292,15 +320,11 @@ func TestKill_EveryStepOnce(t *testing.T) {
 
 func TestKill_GoodAtOnce(t *testing.T) {
 	s := handling(func(ctx context.Context, p *oncetest.Process, d files, id string) error {
-		temp, err := os.CreateTemp(string(d), "temp")
+		temp, err := d.temp(id)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(temp, id)
-		if err := errors.Join(err, temp.Close()); err != nil {
-			return err
-		}
-		err = p.Step(ctx, "link file", func() error { return os.Link(temp.Name(), d.path("effects", id)) })
+		err = p.Step(ctx, "link file", func() error { return os.Link(temp, d.path("effects", id)) })
 		if errors.Is(err, os.ErrExist) {
 			return nil
 		}
