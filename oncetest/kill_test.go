@@ -376,6 +376,9 @@ func blamedKill(t *testing.T, s oncetest.KillService[bill]) *oncetest.Failure {
 	return f
 }
 
+// untilFound is how many kills at random find what one in a few does.
+const untilFound = 100
+
 // A program that doesn't say what its steps are is killed in them at random.
 func TestKill_MomentsNeedNoSteps(t *testing.T) {
 	s := handling(func(ctx context.Context, p *oncetest.Process, d files, id string) error {
@@ -390,7 +393,7 @@ func TestKill_MomentsNeedNoSteps(t *testing.T) {
 		<-slow.C
 		return d.mark("done", id)
 	})
-	s.Test, s.Alone, s.Pairs = t.Name(), true, -1
+	s.Test, s.Alone, s.Pairs, s.Moments = t.Name(), true, -1, untilFound
 	f := blamedKill(t, s)
 	if f.Blame != oncetest.Twice || !strings.Contains(f.Error(), "is killed") || !strings.Contains(f.Replay, "moment@") {
 		t.Errorf("%s: %v", f.Replay, f)
@@ -408,11 +411,11 @@ func TestKill_MomentsHaveTwoProcesses(t *testing.T) {
 		<-slow.C
 		return d.write(id)
 	})
-	s.Test, s.Pairs = t.Name(), -1
+	s.Test, s.Pairs, s.Moments = t.Name(), -1, untilFound
 	if f := blamedKill(t, s); f.Blame != oncetest.Twice || !strings.Contains(f.Replay, "+:") {
 		t.Errorf("%s: %v", f.Replay, f)
 	}
-	s.Alone = true
+	s.Alone, s.Moments = true, 5
 	if err := oncetest.CheckKill(s); err != nil {
 		t.Errorf("alone: %v", err)
 	}

@@ -8,8 +8,9 @@ import (
 	"testing/synctest"
 )
 
-// The cells of the document, of 200 messages, in the order of faults. "?" hangs on
-// how fast the machine is.
+// The cells of the document, of 200 messages, in the order of faults. What a "?"
+// stands for hangs on how fast the machine is: in real time a pool can get some
+// messages done before it is full.
 var cells = map[string][]string{
 	"raw channels": {
 		"**0 / 200**", "**0 / 200**", "0 / 0", "0 / 0", "**0 / 36**", "0; 0 / 0", "**stuck** after 0", "0 / 0",
@@ -24,13 +25,13 @@ var cells = map[string][]string{
 		"0 / 0", "0 / 0", "0 / 0", "0 / 0", "0 / 0", "196; 0 / 0", "parks it instead: 0 / 0", "0 / 0",
 	},
 	"conc pool": {
-		"**0 / 200**", "**0 / 200**", "0 / 0", "0 / 0", "**0 / 36**", "0; 0 / 0", "**stuck** after 0", "0 / 0",
+		"**0 / 200**", "**0 / 200**", "0 / 0", "0 / 0", "**0 / 36**", "0; 0 / 0", "**stuck** after ?", "0 / 0",
 	},
 	"pond pool": {
-		"**0 / 200**", "**0 / 200**", "0 / 0", "0 / 0", "**0 / 36**", "0; 0 / 0", "**stuck** after 0", "0 / 0",
+		"**0 / 200**", "**0 / 200**", "0 / 0", "0 / 0", "**0 / 36**", "0; 0 / 0", "**stuck** after ?", "0 / 0",
 	},
 	"ants pool": {
-		"**0 / 200**", "**0 / 200**", "0 / 0", "0 / 0", "**0 / 36**", "0; 0 / 0", "**stuck** after 0", "0 / 0",
+		"**0 / 200**", "**0 / 200**", "0 / 0", "0 / 0", "**0 / 36**", "0; 0 / 0", "**stuck** after ?", "0 / 0",
 	},
 	"ro: RetryWithConfig": {
 		"**0 / 200**", "**0 / 200**", "0 / 0", "0 / 0", "**0 / 36**", "0; 0 / 0", "no queue to put an item back into", "0 / 0",
@@ -58,8 +59,9 @@ func TestFaults(t *testing.T) {
 	for _, w := range allWriters() {
 		for i, f := range faults() {
 			judged(t, w, f, func(t *testing.T, v verdict) {
-				if want := cells[w.Name][i]; want != "?" && v.cell() != want {
-					t.Errorf("%q, want %q: %+v", v.cell(), want, v)
+				want, fast := strings.CutSuffix(cells[w.Name][i], "?")
+				if v.cell() != want && !(fast && strings.HasPrefix(v.cell(), want)) {
+					t.Errorf("%q, want %q: %+v", v.cell(), cells[w.Name][i], v)
 				}
 				if err := broken([]verdict{v}); err != nil {
 					t.Error(err)
