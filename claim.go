@@ -137,7 +137,7 @@ func (c *claim) ready() error {
 	case ClaimCompleted:
 		return errDoneElsewhere
 	case ClaimBusy, ClaimWaiting:
-		return Snooze(max(ans.Wait, time.Millisecond))
+		return busy(ans)
 	case ClaimMismatch:
 		return ErrMismatch
 	case ClaimUnknown:
@@ -145,6 +145,12 @@ func (c *claim) ready() error {
 	default:
 		return badStatus(ans)
 	}
+}
+
+// busy is a Snooze for as long as somebody else may have the key: a moment at
+// least, so that a store whose clock is coarse isn't asked in a loop.
+func busy(ans ClaimAnswer) error {
+	return marked(markSnooze, max(ans.Wait, time.Millisecond), ErrBusy)
 }
 
 func badStatus(ans ClaimAnswer) error {

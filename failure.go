@@ -34,7 +34,7 @@ func (s *stage[A, B]) fail(j job[A], err error) fate {
 	}
 	if v.kind == markSnooze {
 		s.snoozes.Add(1)
-		return s.park(j, v.delay, EventSnoozed)
+		return s.park(j, s.snooze(j, err, v.delay), EventSnoozed)
 	}
 	s.failures.Add(1)
 	if j.retry == nil {
@@ -79,7 +79,7 @@ func (s *stage[A, B]) refuse(j job[A], err error) fate {
 		s.returned(j.item, 0, ErrDrainTimeout)
 		return goesBack
 	case v.kind == markSnooze:
-		return s.park(j, v.delay, EventSnoozed)
+		return s.park(j, s.snooze(j, err, v.delay), EventSnoozed)
 	case v.kind == markPermanent:
 		return s.giveUp(j, permanentReason(v.err), v.err)
 	default:
@@ -94,6 +94,19 @@ func (s *stage[A, B]) doneElsewhere(j job[A]) fate {
 	s.p.event(Event{Kind: EventDuplicate, Stage: s.name, Key: j.t.key, Reason: ReasonStore})
 	j.t.settle(verdict{outcome: Duplicate})
 	return leaves
+}
+
+// busyAgain is how soon, at the soonest, an item asks again for a busy key.
+const busyAgain = 100 * time.Millisecond
+
+// snooze is how long an item sleeps. Of a busy key the store says how long it may
+// stay so, which is a lease; most are done long before. So the item asks again
+// whenever it is twice as old: soon at first, and few times in all.
+func (s *stage[A, B]) snooze(j job[A], err error, delay time.Duration) time.Duration {
+	if !errors.Is(err, ErrBusy) {
+		return delay
+	}
+	return min(delay, max(s.p.now()-j.t.scope.admitted, busyAgain))
 }
 
 // park hands j to the retry lane, unless it would be too old by then, or held for

@@ -175,8 +175,12 @@ type brokerRig struct {
 }
 
 func newRig(t *testing.T, adjust ...func(*oncepipe.Config)) *brokerRig {
+	return newRigOn(t, newBroker(), adjust...)
+}
+
+func newRigOn(t *testing.T, b *broker, adjust ...func(*oncepipe.Config)) *brokerRig {
 	r := &brokerRig{
-		t: t, b: newBroker(), log: &brokerLog{}, ended: make(chan error, 1),
+		t: t, b: b, log: &brokerLog{}, ended: make(chan error, 1),
 		runs: map[string]int{}, active: map[string]int{}, most: map[string]int{},
 	}
 	r.ctx, r.cancel = context.WithCancel(t.Context())

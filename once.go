@@ -184,8 +184,7 @@ func (o *once[A, B]) try(ctx context.Context, id RecordID, v A) (b B, again bool
 		}
 		return b, false, err
 	case ClaimBusy, ClaimWaiting:
-		// A moment at least, so that a store whose clock is coarse isn't asked in a loop.
-		return b, false, marked(markSnooze, max(ans.Wait, time.Millisecond), fmt.Errorf("once %s: %w", o.step, ErrBusy))
+		return b, false, fmt.Errorf("once %s: %w", o.step, busy(ans))
 	case ClaimMismatch:
 		return b, false, fmt.Errorf("once %s: %w", o.step, ErrMismatch)
 	case ClaimUnknown:
