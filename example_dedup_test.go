@@ -62,7 +62,7 @@ func ExampleWithGuard() {
 // to its source, which may send it again after a second.
 func ExampleJoinLimit() {
 	p := oncepipe.New("p", oncepipe.Config{})
-	copies := 0
+	copies, returned := 0, make(chan struct{})
 	orders := oncepipe.From(p, "orders", oncepipe.SourceFunc[string](func(ctx context.Context) (oncepipe.Delivery[string], error) {
 		if copies == 3 {
 			<-ctx.Done()
@@ -72,6 +72,7 @@ func ExampleJoinLimit() {
 		return oncepipe.Delivery[string]{Value: "order-1", Settle: func(_ context.Context, s oncepipe.Settlement) error {
 			if s.Outcome == oncepipe.Returned {
 				fmt.Println(s.Outcome, s.Delay)
+				close(returned)
 			}
 			return nil
 		}}, nil
@@ -79,9 +80,7 @@ func ExampleJoinLimit() {
 	fresh := oncepipe.Dedup(orders, "dedup", func(id string) string { return id }, oncepipe.JoinLimit(1, 100, time.Second))
 	ctx, stop := context.WithCancel(context.Background())
 	oncepipe.Sink(fresh, "book", func(context.Context, string) error {
-		for p.Stats().Returned == 0 { // until all copies are there
-			time.Sleep(time.Millisecond)
-		}
+		<-returned // all copies have come
 		stop()
 		return nil
 	})

@@ -133,7 +133,11 @@ func ExamplePipeline_Describe() {
 
 // A dead letter that was mended goes back in at the stage that gave it up.
 func ExamplePipeline_Inject() {
-	p := oncepipe.New("p", oncepipe.Config{DeadLetters: printLetter})
+	buried := make(chan struct{})
+	p := oncepipe.New("p", oncepipe.Config{DeadLetters: func(ctx context.Context, l oncepipe.DeadLetter) error {
+		defer close(buried)
+		return printLetter(ctx, l)
+	}})
 	orders := make(chan string, 1)
 	orders <- "order-1 for nobody"
 	oncepipe.Sink(oncepipe.FromChan(p, "orders", orders), "ship", func(_ context.Context, order string) error {
@@ -145,9 +149,7 @@ func ExamplePipeline_Inject() {
 		return nil
 	})
 	go func() {
-		for p.Stats().Dead == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		<-buried
 		if err := p.Inject("ship", "order-1", "order-1 for ann"); err != nil {
 			fmt.Println(err)
 		}

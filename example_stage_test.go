@@ -110,25 +110,29 @@ func ExampleFixed() {
 	// two
 }
 
-// The stage is paused until all values have come: one is with the worker, and two
-// are in the buffer. Those that come after them are shed, counted and settled.
+// The worker waits until all values have come: it has one, and two are in the
+// buffer. Those that come after them are shed, counted and settled.
 func ExampleDropping() {
 	p := oncepipe.New("p", oncepipe.Config{})
+	begun, sent := make(chan struct{}), make(chan struct{})
 	numbers := oncepipe.FromSeq(p, "numbers", func(yield func(int) bool) {
+		defer close(sent)
 		for n := range 6 {
 			if !yield(n) {
 				return
 			}
-			if n == 0 { // until the paused worker has taken it up
-				for p.Stats().Stages[0].Depth > 0 {
-					time.Sleep(time.Millisecond)
-				}
+			if n == 0 {
+				<-begun
 			}
 		}
-		_ = p.Resume("print")
 	})
-	oncepipe.Sink(numbers, "print", printValue, oncepipe.Buffer(oncepipe.Dropping(2)))
-	_ = p.Pause("print") // the source ends the pause when it has sent all
+	oncepipe.Sink(numbers, "print", func(ctx context.Context, n int) error {
+		if n == 0 {
+			close(begun)
+			<-sent
+		}
+		return printValue(ctx, n)
+	}, oncepipe.Buffer(oncepipe.Dropping(2)))
 	runExample(p)
 	s := p.Stats()
 	fmt.Println("done", s.Done, "shed", s.Shed)
@@ -142,21 +146,25 @@ func ExampleDropping() {
 // As with Dropping, but the oldest in the buffer make room for the newest.
 func ExampleSliding() {
 	p := oncepipe.New("p", oncepipe.Config{})
+	begun, sent := make(chan struct{}), make(chan struct{})
 	numbers := oncepipe.FromSeq(p, "numbers", func(yield func(int) bool) {
+		defer close(sent)
 		for n := range 6 {
 			if !yield(n) {
 				return
 			}
-			if n == 0 { // until the paused worker has taken it up
-				for p.Stats().Stages[0].Depth > 0 {
-					time.Sleep(time.Millisecond)
-				}
+			if n == 0 {
+				<-begun
 			}
 		}
-		_ = p.Resume("print")
 	})
-	oncepipe.Sink(numbers, "print", printValue, oncepipe.Buffer(oncepipe.Sliding(2)))
-	_ = p.Pause("print") // the source ends the pause when it has sent all
+	oncepipe.Sink(numbers, "print", func(ctx context.Context, n int) error {
+		if n == 0 {
+			close(begun)
+			<-sent
+		}
+		return printValue(ctx, n)
+	}, oncepipe.Buffer(oncepipe.Sliding(2)))
 	runExample(p)
 	s := p.Stats()
 	fmt.Println("done", s.Done, "shed", s.Shed)
@@ -230,15 +238,22 @@ func ExampleLimit() {
 	// asked 2 times
 }
 
-// The first is the slowest, and comes out first.
+// Each waits for the one behind it, so that the first is the last to be done. It
+// comes out first.
 func ExampleOrdered() {
 	p := oncepipe.New("p", oncepipe.Config{})
 	numbers := oncepipe.FromSeq(p, "numbers", slices.Values([]int{4, 3, 2, 1}))
-	slept := oncepipe.Stage(numbers, "sleep", func(_ context.Context, n int) (int, error) {
-		time.Sleep(time.Duration(n) * time.Millisecond)
+	var done [5]chan struct{}
+	for n := range done {
+		done[n] = make(chan struct{})
+	}
+	close(done[0])
+	waited := oncepipe.Stage(numbers, "wait", func(_ context.Context, n int) (int, error) {
+		<-done[n-1]
+		close(done[n])
 		return n, nil
 	}, oncepipe.Workers(4), oncepipe.Ordered())
-	oncepipe.Sink(slept, "print", printValue)
+	oncepipe.Sink(waited, "print", printValue)
 	runExample(p)
 	// Output:
 	// 4
