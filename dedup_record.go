@@ -77,7 +77,7 @@ func (r *recorder[T]) settle(t *tenant[T], v verdict) {
 func (r *recorder[T]) conclude(t *tenant[T], v verdict) {
 	t.claim.letGo()
 	t.e.conclude(v)
-	r.w.d.p.exit()
+	r.w.d.p.letItemGo()
 }
 
 // room tells whether further keys may be claimed; if not, freed will say when.

@@ -166,7 +166,7 @@ func newClaimer[T any](d *dedup[T], o *options) *claimer[T] {
 // enter puts a key into the window, and waits for a place.
 func (w *claimer[T]) enter(e *entry[T], v T) {
 	p := w.d.p
-	p.live.Add(1) // until it is settled
+	p.holdItem() // until it is settled
 	w.within.Add(1)
 	t := &tenant[T]{e: e, v: v, since: p.now()}
 	t.claim = &claim{p: p, st: w.st, policy: w.policy, outer: e.parent.scope.claim, scope: &e.scope, req: ClaimRequest{

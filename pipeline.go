@@ -116,8 +116,9 @@ type Pipeline struct {
 	acks       *acker
 	returned   returnedList
 
-	live atomic.Int64 // goroutines
-	idle chan struct{}
+	live  atomic.Int64  // goroutines, and claimed items times liveItem
+	idle  chan struct{} // closed when there is neither
+	still chan struct{} // a token each time that no goroutine is left
 
 	stopOnce sync.Once
 	stopErr  error
@@ -151,7 +152,7 @@ func New(name string, cfg Config) *Pipeline {
 	p := &Pipeline{
 		name: name, cfg: cfg, log: cfg.Logger.With("pipeline", name),
 		seed:     maphash.MakeSeed(),
-		draining: make(chan struct{}), idle: make(chan struct{}), stopping: make(chan struct{}),
+		draining: make(chan struct{}), idle: make(chan struct{}), still: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
 	p.acks = newAcker(p)
 	p.returned.p = p
@@ -240,7 +241,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	for _, n := range p.nodes {
 		n.start()
 	}
-	p.exit()
+	p.left(p.live.Add(-1))
 
 	select {
 	case <-p.idle:
@@ -286,7 +287,7 @@ func (p *Pipeline) finish(hardStop context.CancelCauseFunc) []AbandonedHandler {
 		n.halt()
 	}
 	var abandoned []AbandonedHandler
-	if !p.waitIdle(p.cfg.AbandonAfter) {
+	if !p.waitStill(p.cfg.AbandonAfter) {
 		for _, n := range p.nodes {
 			abandoned = append(abandoned, n.abandon()...)
 		}
@@ -306,6 +307,21 @@ func (p *Pipeline) waitIdle(d time.Duration) bool {
 	case <-t.C:
 		return false
 	}
+}
+
+// waitStill waits for the goroutines alone: items that are claimed may be in
+// buffers that none of them reads any more.
+func (p *Pipeline) waitStill(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for p.live.Load()%liveItem != 0 {
+		select {
+		case <-p.still:
+		case <-t.C:
+			return false
+		}
+	}
+	return true
 }
 
 func (p *Pipeline) result(abandoned []AbandonedHandler) error {
@@ -332,13 +348,24 @@ func (p *Pipeline) end() { p.endOnce.Do(func() { close(p.stopping) }) }
 func (p *Pipeline) spawn(fn func()) {
 	p.live.Add(1)
 	go func() {
-		defer p.exit()
+		defer func() { p.left(p.live.Add(-1)) }()
 		fn()
 	}()
 }
 
-func (p *Pipeline) exit() {
-	if p.live.Add(-1) == 0 {
+// liveItem is what a claimed item, which has to be recorded and settled before
+// Run may end, counts among the goroutines.
+const liveItem = 1 << 32
+
+func (p *Pipeline) holdItem()  { p.live.Add(liveItem) }
+func (p *Pipeline) letItemGo() { p.left(p.live.Add(-liveItem)) }
+
+// left is told how many are left when there is one less.
+func (p *Pipeline) left(n int64) {
+	if n%liveItem == 0 {
+		token(p.still)
+	}
+	if n == 0 {
 		close(p.idle)
 	}
 }
