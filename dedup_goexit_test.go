@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,9 +19,9 @@ import (
 func TestDedup_StoreEndsGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := oncetest.NewFaultStore(memstore.New(memstore.Config{}), nil)
-		ends := true
+		var ended atomic.Bool
 		goexit := oncetest.StepStore(st, func(_ context.Context, name string, do func() error) error {
-			if ends && name == string(oncetest.OpClaim) {
+			if !ended.Load() && name == string(oncetest.OpClaim) {
 				if err := do(); err != nil {
 					return err
 				}
@@ -34,7 +35,7 @@ func TestDedup_StoreEndsGoroutines(t *testing.T) {
 		p := oncepipe.New("p", oncepipe.Config{Stores: []oncepipe.Store{goexit}, Logger: slog.New(slog.DiscardHandler)})
 		fresh := oncepipe.Dedup(oncepipe.From(p, "source", src), "dedup", func(s string) string { return s }, oncepipe.WithStore(goexit))
 		oncepipe.Discard(fresh)
-		time.AfterFunc(10*time.Second, func() { ends = false })
+		time.AfterFunc(10*time.Second, func() { ended.Store(true) })
 		if err := p.Run(t.Context()); err != nil {
 			t.Error(err)
 		}
