@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 )
 
@@ -27,6 +28,10 @@ type ack struct {
 // whoever settles; what fails waits here, in one goroutine, so that a source
 // that can't take acks for a moment holds no worker. When too many wait, the
 // settling goroutines wait with them.
+//
+// What is done is settled at the end of its way through operators, where a Goexit
+// is survived; so the source is called right there, which costs a fraction of a goroutine
+// for each call. Else the call has one, since a Goexit must not end who settles.
 type acker struct {
 	p       *Pipeline
 	queue   chan ack
@@ -39,28 +44,60 @@ func newAcker(p *Pipeline) *acker {
 	return &acker{p: p, queue: make(chan ack, ackQueue), closing: make(chan struct{}), ended: make(chan struct{})}
 }
 
-func (a *acker) settle(k ack) {
-	if a.try(&k) {
+func (a *acker) settle(k ack, direct bool) {
+	if direct {
+		a.direct(k)
 		return
 	}
+	own := k // escapes, and k does not
+	if !a.try(&own) {
+		a.again(&own)
+	}
+}
+
+// direct makes the first try in this goroutine.
+func (a *acker) direct(k ack) {
+	ctx := a.begin(&k)
+	err := ErrGoexit
+	defer func() {
+		if r := recover(); r != nil {
+			err = crashError(r)
+		}
+		ctx.end()
+		if err != nil && !a.over(&k, err) {
+			a.again(&k)
+		}
+	}()
+	err = k.fn(ctx, k.s)
+}
+
+// again leaves k to the acker's goroutine.
+func (a *acker) again(k *ack) {
 	select {
-	case a.queue <- k:
+	case a.queue <- *k:
 	case <-a.ended: // Run did not wait for the caller
 	}
 }
 
+// try reports whether k is over.
 func (a *acker) try(k *ack) bool {
+	ctx := a.begin(k)
+	defer ctx.end()
+	err := isolate(func() error { return k.fn(ctx, k.s) })
+	return err == nil || a.over(k, err)
+}
+
+func (a *acker) begin(k *ack) *settleContext {
 	k.tries++
 	base := a.p.settleCtx
 	if base.Err() != nil { // Run did not wait for the caller
 		base = context.WithoutCancel(base)
 	}
-	ctx, cancel := context.WithTimeout(base, a.p.cfg.SettleTimeout)
-	defer cancel()
-	err := isolate(func() error { return k.fn(ctx, k.s) })
-	if err == nil {
-		return true
-	}
+	return &settleContext{parent: base, deadline: time.Now().Add(a.p.cfg.SettleTimeout)}
+}
+
+// over tells people of an error, and whether it was the last one.
+func (a *acker) over(k *ack, err error) bool {
 	log := a.p.log.With("source", k.source, "key", k.key, "outcome", k.s.Outcome.String(), "tries", k.tries)
 	if k.tries < ackTries {
 		log.Warn("oncepipe: source did not take a settlement; trying again", "error", err)
@@ -69,6 +106,44 @@ func (a *acker) try(k *ack) bool {
 	log.Error("oncepipe: source did not take a settlement; it will deliver again", "error", err)
 	a.lost = append(a.lost, fmt.Errorf("source %s, key %q: settling as %v: %w", k.source, k.key, k.s.Outcome, err))
 	return true
+}
+
+// settleContext is a context with a deadline. It makes a timer, and all that
+// takes, when it is first asked for its end: most sources answer before they would.
+type settleContext struct {
+	parent   context.Context
+	deadline time.Time
+
+	mu     sync.Mutex
+	ended  bool
+	ctx    context.Context // nil: nobody asked
+	cancel context.CancelFunc
+}
+
+func (c *settleContext) Deadline() (time.Time, bool) { return c.deadline, true }
+func (c *settleContext) Done() <-chan struct{}       { return c.made().Done() }
+func (c *settleContext) Err() error                  { return c.made().Err() }
+func (c *settleContext) Value(key any) any           { return c.made().Value(key) }
+
+func (c *settleContext) made() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx == nil {
+		c.ctx, c.cancel = context.WithDeadline(c.parent, c.deadline)
+		if c.ended {
+			c.cancel()
+		}
+	}
+	return c.ctx
+}
+
+// end is called when the source has answered.
+func (c *settleContext) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended = true; c.cancel != nil {
+		c.cancel()
+	}
 }
 
 // run ends when closing is closed and nothing waits.

@@ -71,13 +71,14 @@ func DedupFingerprint[T any, K ~string](in Stream[T], name string, key func(T) K
 const dedupShards = 64
 
 type dedup[T any] struct {
-	p    *Pipeline
-	name string
-	from string
-	opt  options
-	key  func(T) string
-	fp   func(T) string
-	out  *port[T]
+	p      *Pipeline
+	name   string
+	from   string
+	copied bool // the tickets of items that come are read by others
+	opt    options
+	key    func(T) string
+	fp     func(T) string
+	out    *port[T]
 
 	guard  Guard
 	ring   *ringGuard  // the guard, if it is one: its hash serves the table too
@@ -133,7 +134,7 @@ func newDedup[T any](in Stream[T], name string, key, fp func(T) string, opts []O
 	mustBeWired(in)
 	p := in.out.p
 	d := &dedup[T]{
-		p: p, name: name, from: in.out.from, key: key, fp: fp, seed: maphash.MakeSeed(),
+		p: p, name: name, from: in.out.from, copied: in.out.shared, key: key, fp: fp, seed: maphash.MakeSeed(),
 		opt:     collect(opts, "WithGuard", "JoinLimit", "WithStore", "Claims", "Namespace"),
 		waiting: list.New(),
 		wake:    make(chan struct{}, 1),
@@ -250,8 +251,12 @@ func (d *dedup[T]) accept(it item[T]) {
 	key := d.key(it.v)
 	if key == "" {
 		d.noKey.Add(1)
-		d.reject(it.t, it.v, ReasonNoKey, ErrNoKey)
+		d.reject(it.t, "", it.v, ReasonNoKey, ErrNoKey)
 		return
+	}
+	if it.t.key == "" { // whoever hears of the delivery's end knows it by this
+		it.t = it.t.own(d.copied)
+		it.t.key = key
 	}
 	fp := ""
 	if d.fp != nil {
@@ -274,7 +279,7 @@ func (d *dedup[T]) accept(it item[T]) {
 		it.t.settle(verdict{outcome: Returned, delay: d.opt.joinWait, err: ErrFull})
 	case metMismatch:
 		d.mismatched.Add(1)
-		d.reject(it.t, it.v, ReasonMismatch, ErrMismatch)
+		d.reject(it.t, key, it.v, ReasonMismatch, ErrMismatch)
 	}
 }
 
@@ -289,9 +294,9 @@ func (d *dedup[T]) letThrough(e *entry[T], v T) {
 }
 
 // reject makes a dead letter of an item that has no place behind Dedup.
-func (d *dedup[T]) reject(t *ticket, v T, reason Reason, err error) {
+func (d *dedup[T]) reject(t *ticket, key string, v T, reason Reason, err error) {
 	t.settle(d.p.bury(DeadLetter{
-		Stage: d.name, Namespace: d.opt.namespace, Key: t.key, Value: v, Reason: reason, Err: err,
+		Stage: d.name, Namespace: d.opt.namespace, Key: key, Value: v, Reason: reason, Err: err,
 		Age: d.p.now() - t.scope.admitted,
 	}))
 }
@@ -407,6 +412,7 @@ func (e *entry[T]) conclude(v verdict) {
 		d.unlist(c)
 	}
 	sh.mu.Unlock()
+	v.apart = v.apart || len(joined) > 0
 	parent.settle(v)
 	if len(joined) == 0 {
 		return

@@ -76,8 +76,8 @@ func (r *recorder[T]) settle(t *tenant[T], v verdict) {
 // conclude settles the item, its delivery and the copies.
 func (r *recorder[T]) conclude(t *tenant[T], v verdict) {
 	t.claim.letGo()
+	defer r.w.d.p.letItemGo()
 	t.e.conclude(v)
-	r.w.d.p.letItemGo()
 }
 
 // room tells whether further keys may be claimed; if not, freed will say when.

@@ -419,7 +419,7 @@ func (w *claimer[T]) busy(t *tenant[T], wait time.Duration) {
 }
 
 func (w *claimer[T]) bury(t *tenant[T], reason Reason, err error) {
-	w.d.reject(&t.e.ticket, t.v, reason, err)
+	w.d.reject(&t.e.ticket, t.e.key, t.v, reason, err)
 }
 
 func (w *claimer[T]) emit() {

@@ -38,6 +38,7 @@ type verdict struct {
 	delay   time.Duration
 	err     error
 	given   bool // Returned although given up, for want of a place for its dead letter
+	apart   bool // whoever settles must not be ended by a Goexit of the source
 
 	abandoned bool // Returned although its handler still runs
 }
@@ -77,7 +78,9 @@ func (s *scope) settle(v verdict) {
 	}
 	s.merge(v)
 	if s.open.Add(-1) == 0 {
-		s.owner.settled(*s.worst.Load())
+		worst := *s.worst.Load()
+		worst.apart = v.apart
+		s.owner.settled(worst)
 	}
 }
 
@@ -130,7 +133,7 @@ func (d *delivery[T]) settled(v verdict) {
 	d.src.outcomes.add(v.outcome)
 	switch {
 	case d.settle != nil:
-		p.acks.settle(ack{source: d.src.name, key: d.ticket.key, fn: d.settle, s: s})
+		p.acks.settle(ack{source: d.src.name, key: d.ticket.key, fn: d.settle, s: s}, v.complete() && !v.apart)
 	case v.outcome == Returned:
 		p.returned.add(ReturnedItem{Source: d.src.name, Key: d.ticket.key, Value: d.value, Err: v.err})
 	}

@@ -56,7 +56,7 @@ func ExampleClaims() {
 	fmt.Println(p.Run(ctx))
 	// Output:
 	// ship order-2
-	// oncepipe: 1 items were not finished and can't be given back; key "" from in: oncepipe: key is claimed by another process
+	// oncepipe: 1 items were not finished and can't be given back; key "order-1" from in: oncepipe: key is claimed by another process
 }
 
 // A store that Once uses is named in Config.Stores: its claims are renewed

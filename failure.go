@@ -92,7 +92,7 @@ func (s *stage[A, B]) refuse(j job[A], err error) fate {
 // of a backoff, and whose key was done meanwhile.
 func (s *stage[A, B]) doneElsewhere(j job[A]) fate {
 	s.p.event(Event{Kind: EventDuplicate, Stage: s.name, Key: j.t.key, Reason: ReasonStore})
-	j.t.settle(verdict{outcome: Duplicate})
+	j.t.settle(verdict{outcome: Duplicate, apart: true})
 	return leaves
 }
 

@@ -15,7 +15,7 @@ type Event struct {
 	Kind     EventKind
 	Pipeline string
 	Stage    string // for EventSettled, the source
-	Key      string
+	Key      string // for EventSettled that of the source, or else the first that KeyBy or Dedup gave before any stage
 	Attempt  int
 	Outcome  Outcome       // EventSettled
 	Delay    time.Duration // EventRetried, EventSnoozed, EventSettled with Returned

@@ -150,7 +150,8 @@ func Ordered() Option {
 // after the other, in the order of its input: an item that waits for a retry
 // holds back those behind it in its partition, and others only when these fill
 // the slots. When an item is returned to its source, so are those that wait
-// behind it.
+// behind it. A stage before it that snoozes an item, as Once does for a busy key,
+// changes the order unless it is Ordered itself.
 func PerPartition() Option {
 	return func(o *options) { o.set("PerPartition"); o.perPartition = true }
 }

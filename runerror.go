@@ -10,7 +10,7 @@ import (
 // back.
 type ReturnedItem struct {
 	Source string
-	Key    string
+	Key    string // the source's, or else the first that KeyBy or Dedup gave before any stage
 	Value  any
 	Err    error // why it was not finished
 }

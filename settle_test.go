@@ -617,3 +617,121 @@ type heardVerdict struct{ verdict }
 func (h *heardVerdict) settled(v verdict)        { h.verdict = v }
 func (h *heardVerdict) holdLimit() time.Duration { return 0 }
 func (h *heardVerdict) takesBack() bool          { return true }
+
+// A source is told on a context that ends with SettleTimeout, and at once when it
+// has answered. What is derived from it ends with it.
+func TestSettleContext(t *testing.T) {
+	type key struct{}
+	for name, handler := range map[string]func() error{
+		"done": func() error { return nil },
+		"dead": func() error { return Permanent(errHandler) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const limit = 3 * time.Second
+				p := New("p", Config{Logger: quiet, SettleTimeout: limit, DeadLetters: func(context.Context, DeadLetter) error { return nil }})
+				var given, derived, unasked context.Context
+				in := From(p, "source", settling(2, func(ctx context.Context, i, call int, _ Settlement) error {
+					if i == 1 {
+						unasked = ctx
+						return nil
+					}
+					began := time.Now()
+					if at, ok := ctx.Deadline(); !ok || !at.Equal(began.Add(limit)) || ctx.Err() != nil || ctx.Value(key{}) != "value" {
+						t.Errorf("deadline %v %v, error %v, value %v", at, ok, ctx.Err(), ctx.Value(key{}))
+					}
+					if call == 1 { // the first try is given up, the second answers
+						<-ctx.Done()
+						if d := time.Since(began); d != limit || ctx.Err() != context.DeadlineExceeded {
+							t.Errorf("ended after %v: %v", d, ctx.Err())
+						}
+						return ctx.Err()
+					}
+					given = ctx
+					var cancel context.CancelFunc
+					derived, cancel = context.WithCancel(ctx)
+					context.AfterFunc(derived, cancel)
+					return nil
+				}))
+				Sink(in, "sink", func(context.Context, int) error { return handler() })
+				if err := p.Run(context.WithValue(t.Context(), key{}, "value")); err != nil {
+					t.Error(err)
+				}
+				for name, ctx := range map[string]context.Context{"given": given, "derived": derived, "unasked": unasked} {
+					if ctx.Err() != context.Canceled {
+						t.Errorf("%s: %v after the answer", name, ctx.Err())
+					}
+				}
+			})
+		})
+	}
+}
+
+// Whoever hears of a delivery's end hears its key, though the source had none.
+func TestKeyOfADeliveryIsThatOfDedup(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		dedup   func(Stream[string]) Stream[string]
+		outcome Outcome
+		letter  string
+	}{
+		{"dead behind it", func(in Stream[string]) Stream[string] {
+			return Dedup(in, "dedup", func(s string) string { return s[:7] })
+		}, Dead, "order-7"},
+		{"no key", func(in Stream[string]) Stream[string] {
+			return Dedup(in, "dedup", func(string) string { return "" })
+		}, Dead, ""},
+		{"another payload", func(in Stream[string]) Stream[string] {
+			return DedupFingerprint(in, "dedup", func(s string) string { return s[:7] }, func(s string) string { return s })
+		}, Dead, "order-7"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var settled, letters []string
+				p := New("p", Config{
+					Logger: quiet,
+					DeadLetters: func(_ context.Context, l DeadLetter) error {
+						mu.Lock()
+						defer mu.Unlock()
+						letters = append(letters, l.Key)
+						return nil
+					},
+					Observers: []Observer{func(e Event) {
+						mu.Lock()
+						defer mu.Unlock()
+						if e.Kind == EventSettled && e.Outcome == c.outcome {
+							settled = append(settled, e.Key)
+						}
+					}},
+				})
+				values := []string{"order-7 a", "order-7 b"}
+				Sink(c.dedup(FromSeq(p, "source", slices.Values(values))), "sink", func(context.Context, string) error {
+					time.Sleep(time.Second)
+					return Permanent(errHandler)
+				})
+				if err := p.Run(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if len(letters) == 0 || len(settled) == 0 {
+					t.Fatalf("%q %q", letters, settled)
+				}
+				for _, key := range slices.Concat(letters, settled) {
+					if key != c.letter {
+						t.Errorf("letters of %q, settled %q; want %q", letters, settled, c.letter)
+					}
+				}
+			})
+		})
+	}
+	t.Run("returned", func(t *testing.T) {
+		p := New("p", Config{Logger: quiet})
+		in := Dedup(FromSeq(p, "source", slices.Values([]string{"order-7"})), "dedup", func(s string) string { return s })
+		Sink(in, "sink", func(context.Context, string) error { return ErrLeaseLost })
+		err := p.Run(t.Context())
+		var re *ReturnedError
+		if !errors.As(err, &re) || len(re.Items) != 1 || re.Items[0].Key != "order-7" {
+			t.Error(err)
+		}
+	})
+}

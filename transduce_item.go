@@ -64,7 +64,7 @@ func (in *into[A, B]) Release(err error) {
 		in.x.s.fail(job[A]{item: in.it}, Permanent(cause(in.err)))
 		return
 	}
-	in.it.t.settle(verdict{outcome: Filtered}) // what came out of it counts
+	in.it.t.settle(verdict{outcome: Filtered, apart: true}) // what came out of it counts
 }
 
 // giveBack settles the input although the run may have something of it. The run
@@ -221,6 +221,7 @@ func groupKey(number int, members []*ticket) string {
 
 func (g *group) settled(v verdict) {
 	g.leave()
+	v.apart = true
 	for _, m := range g.members {
 		m.settle(v)
 	}

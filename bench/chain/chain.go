@@ -5,10 +5,12 @@ package chain
 import (
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/oncepipe/oncepipe"
 	"github.com/oncepipe/oncepipe/bench/internal/ratio"
@@ -98,7 +100,33 @@ func raw(items int, stages, workers int) {
 // counts them.
 func pipeline(items int, maps, stages, workers int) {
 	p := oncepipe.New("bench", oncepipe.Config{})
-	s := oncepipe.KeyBy(oncepipe.FromSeq(p, "orders", orders(items)), id)
+	run(p, oncepipe.KeyBy(oncepipe.FromSeq(p, "orders", orders(items)), id), items, maps, stages, workers)
+}
+
+// acked is a pipeline of three stages whose source has to hear of each item.
+func acked(items, workers int) {
+	var acks atomic.Int64
+	made := 0
+	settle := func(context.Context, oncepipe.Settlement) error {
+		acks.Add(1)
+		return nil
+	}
+	p := oncepipe.New("bench", oncepipe.Config{})
+	in := oncepipe.From(p, "orders", oncepipe.SourceFunc[order](func(context.Context) (oncepipe.Delivery[order], error) {
+		if made == items {
+			return oncepipe.Delivery[order]{}, io.EOF
+		}
+		o := order{id: ids[made%len(ids)]}
+		made++
+		return oncepipe.Delivery[order]{Value: o, Key: o.id, Settle: settle}, nil
+	}))
+	run(p, in, items, 0, 3, workers)
+	if n := acks.Load(); n != int64(items) {
+		panic(fmt.Sprintf("%d of %d acked", n, items))
+	}
+}
+
+func run(p *oncepipe.Pipeline, s oncepipe.Stream[order], items, maps, stages, workers int) {
 	for range maps {
 		s = oncepipe.Map(s, plain)
 	}
@@ -166,12 +194,14 @@ func Report() ([]ratio.Row, error) {
 		func() { pipeline(items, 0, 1, 1) },
 		func() { deduplicated(items, true) },
 		func() { deduplicated(items, false) },
+		func() { acked(items, 1) },
 	)
 	raw1, once1, raw4, once4, inline, single := t[0], t[1], t[2], t[3], t[4], t[5]
 	const hops = 4 // of raw
 	return []ratio.Row{
 		ratio.AtMost("chain3/1 worker", once1.Over(raw1), 1.7),
 		ratio.AtMost("chain3/4 workers", once4.Over(raw4), 2.1),
+		ratio.AtMost("chain3/acked", t[8].Over(raw1), 2.5),
 		ratio.AtMost("inline over raw chain3", inline.Over(raw1), 1.0),
 		ratio.AtMost("inline over chain1", inline.Over(single), 1.15),
 		ratio.AtMost("dedup begin+done, raw hops", t[6].Minus(t[7]).Over(raw1)*hops, 3),

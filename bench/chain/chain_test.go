@@ -8,6 +8,7 @@ func BenchmarkChain3(b *testing.B) {
 		"oncepipe":  func(items int) { pipeline(items, 0, 3, 1) },
 		"raw4":      func(items int) { raw(items, 3, 4) },
 		"oncepipe4": func(items int) { pipeline(items, 0, 3, 4) },
+		"acked":     func(items int) { acked(items, 1) },
 		"inline":    func(items int) { pipeline(items, 3, 1, 1) },
 	} {
 		b.Run(name, func(b *testing.B) { measure(b, run) })

@@ -18,6 +18,7 @@ type measured struct {
 var words = []struct{ name, text string }{
 	{"chain3/1 worker", "three stages with keys, settlement and retry : three on bare channels, 1 worker each"},
 	{"chain3/4 workers", "the same with 4 workers each"},
+	{"chain3/acked", "three stages, 1 worker each, with a source that is told of each item : three on bare channels"},
 	{"inline over raw chain3", "three `Map`s and one stage : three stages on bare channels"},
 	{"inline over chain1", "three `Map`s and one stage : one stage"},
 	{"dedup begin+done, raw hops", "a new key through `Dedup` and its guard : a hop of a bare channel"},
