@@ -22,6 +22,7 @@ type ack struct {
 	fn     func(context.Context, Settlement) error
 	s      Settlement
 	tries  int
+	alone  bool // Run has returned
 }
 
 // acker tells sources what became of their deliveries. The first try is made by
@@ -37,7 +38,8 @@ type acker struct {
 	queue   chan ack
 	closing chan struct{}
 	ended   chan struct{}
-	lost    []error // read after ended
+	lost    []error   // read after ended
+	until   time.Time // the same
 }
 
 func newAcker(p *Pipeline) *acker {
@@ -75,8 +77,34 @@ func (a *acker) direct(k ack) {
 func (a *acker) again(k *ack) {
 	select {
 	case a.queue <- *k:
-	case <-a.ended: // Run did not wait for the caller
+		select {
+		case <-a.ended:
+			a.late()
+		default:
+		}
+	case <-a.ended:
+		a.alone(k)
 	}
+}
+
+// late works off what came after the acker's end.
+func (a *acker) late() {
+	for k := range queued(a.queue) {
+		a.alone(&k)
+	}
+}
+
+// alone goes on with k in a goroutine that Run did not wait for, for SettleTimeout
+// after its end: an ack that is dropped has the message handled again.
+func (a *acker) alone(k *ack) {
+	for delay := ackMinDelay; time.Now().Before(a.until); delay = min(2*delay, ackMaxDelay) {
+		if k.alone = true; a.try(k) {
+			return
+		}
+		time.Sleep(delay)
+	}
+	a.p.log.Error("oncepipe: source did not take a settlement before Run ended; it will deliver again",
+		"source", k.source, "key", k.key, "outcome", k.s.Outcome.String())
 }
 
 // try reports whether k is over.
@@ -104,7 +132,9 @@ func (a *acker) over(k *ack, err error) bool {
 		return false
 	}
 	log.Error("oncepipe: source did not take a settlement; it will deliver again", "error", err)
-	a.lost = append(a.lost, fmt.Errorf("source %s, key %q: settling as %v: %w", k.source, k.key, k.s.Outcome, err))
+	if !k.alone {
+		a.lost = append(a.lost, fmt.Errorf("source %s, key %q: settling as %v: %w", k.source, k.key, k.s.Outcome, err))
+	}
 	return true
 }
 
@@ -148,7 +178,11 @@ func (c *settleContext) end() {
 
 // run ends when closing is closed and nothing waits.
 func (a *acker) run() {
-	defer close(a.ended)
+	defer func() {
+		a.until = time.Now().Add(a.p.cfg.SettleTimeout)
+		close(a.ended)
+		a.late()
+	}()
 	timer := time.NewTimer(0)
 	timer.Stop()
 	defer timer.Stop()

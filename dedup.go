@@ -400,6 +400,9 @@ func (e *entry[T]) conclude(v verdict) {
 		d.takeover = append(d.takeover, item[T]{heir.it.v, &next.ticket})
 		d.mu.Unlock()
 		d.nudge()
+		if d.p.hard.Load() { // perhaps nobody looks any more
+			d.sweep()
+		}
 		return
 	}
 	if complete {
@@ -444,10 +447,11 @@ func (d *dedup[T]) sweep() {
 }
 
 // finish ends what the store has to do with the keys, when nothing runs any more.
-func (d *dedup[T]) finish() {
-	if d.store != nil {
-		d.store.rec.finish()
+func (d *dedup[T]) finish() []AbandonedHandler {
+	if d.store == nil {
+		return nil
 	}
+	return d.store.rec.finish()
 }
 
 func (d *dedup[T]) entries() (list []*entry[T]) {

@@ -32,6 +32,7 @@ type recorder[T any] struct {
 	ended   chan struct{}
 	places  chan struct{} // of conclusions
 	acks    sync.WaitGroup
+	hung    error // the store did not answer after a hard stop: it isn't asked again
 
 	mu      sync.Mutex
 	queue   []verdictOf[T]
@@ -178,10 +179,18 @@ func (r *recorder[T]) later(t *tenant[T], v verdict) {
 
 // call makes one request, on a context that the shutdown doesn't end.
 func call[T, Q, A any](r *recorder[T], reqs []Q, fn func(context.Context, []Q) ([]A, error)) ([]A, error) {
-	ctx, cancel := r.w.d.p.settling(r.w.policy.Lease)
+	if r.hung != nil {
+		return nil, r.hung
+	}
+	p := r.w.d.p
+	last := p.hard.Load()
+	ctx, cancel := p.settling(r.w.policy.Lease)
 	defer cancel()
 	answers, err := asked(len(reqs), func() ([]A, error) { return fn(ctx, reqs) })
 	r.down.note(err)
+	if err != nil && last && ctx.Err() != nil {
+		r.hung = err
+	}
 	return answers, err
 }
 
@@ -234,7 +243,10 @@ func (r *recorder[T]) release(list []verdictOf[T]) (again []verdictOf[T]) {
 		}
 		_, err := call(r, reqs, r.w.st.Release)
 		for _, k := range part {
-			if err == nil || !time.Now().Before(k.until) {
+			if err == nil || r.hung != nil || !time.Now().Before(k.until) {
+				if err != nil && k.v.outcome == Returned { // it would only meet its own claim
+					k.v.delay = max(k.v.delay, r.w.policy.Lease)
+				}
 				r.later(k.t, k.v)
 			} else {
 				again = append(again, k)
@@ -255,7 +267,7 @@ func (t *tenant[T]) payload(v *verdict) (b []byte) {
 
 // finish works off what is left, and forces what nobody would settle any more:
 // a source, or a store, that doesn't honour its context has it.
-func (r *recorder[T]) finish() {
+func (r *recorder[T]) finish() []AbandonedHandler {
 	d := r.w.d
 	if d.p.hard.Load() {
 		for _, e := range d.entries() {
@@ -266,5 +278,7 @@ func (r *recorder[T]) finish() {
 	limit := 2*d.p.cfg.SettleTimeout + d.p.cfg.AbandonAfter
 	if !within(limit, func() { <-r.ended; r.acks.Wait() }) {
 		d.p.log.Error("oncepipe: claims were not given back in time", "dedup", d.name)
+		return []AbandonedHandler{{Stage: d.name}}
 	}
+	return nil
 }

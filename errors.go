@@ -21,8 +21,8 @@ var (
 	ErrLeaseLost = errors.New("oncepipe: lease lost")
 
 	// ErrBusy: somebody else holds the claim on the key, or it waits out a backoff.
-	// It comes as a Snooze for as long as that may last. A stage asks again sooner, each time
-	// that the item is twice as old, and after 100 ms at the soonest.
+	// It comes as a Snooze for as long as that may last. A stage asks again sooner, when the
+	// item is twice as old, and after 100 ms at the soonest.
 	ErrBusy = errors.New("oncepipe: key is claimed by another process")
 
 	// ErrUnknownOutcome: nobody knows whether the effect of the key happened; a

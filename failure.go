@@ -34,7 +34,7 @@ func (s *stage[A, B]) fail(j job[A], err error) fate {
 	}
 	if v.kind == markSnooze {
 		s.snoozes.Add(1)
-		return s.park(j, s.snooze(j, err, v.delay), EventSnoozed)
+		return s.snooze(j, err, v.delay)
 	}
 	s.failures.Add(1)
 	if j.retry == nil {
@@ -56,7 +56,7 @@ func (s *stage[A, B]) fail(j job[A], err error) fate {
 		}
 		return s.giveUp(j, ReasonExhausted, fmt.Errorf("%w (%d): %w", ErrMaxAttempts, r.attempts, v.err))
 	case v.kind == markRetryAfter:
-		return s.park(j, v.delay, EventRetried)
+		return s.park(j, v.delay, 0, EventRetried)
 	}
 	delay, err := s.policy.nextDelay(r)
 	switch {
@@ -65,7 +65,7 @@ func (s *stage[A, B]) fail(j job[A], err error) fate {
 	case delay < 0:
 		return s.giveUp(j, ReasonExhausted, fmt.Errorf("%w after %d attempts: %w", ErrBackoffStopped, r.attempts, v.err))
 	}
-	return s.park(j, delay, EventRetried)
+	return s.park(j, delay, 0, EventRetried)
 }
 
 // refuse decides what becomes of an item that may not run under its claim. It
@@ -79,7 +79,7 @@ func (s *stage[A, B]) refuse(j job[A], err error) fate {
 		s.returned(j.item, 0, ErrDrainTimeout)
 		return goesBack
 	case v.kind == markSnooze:
-		return s.park(j, s.snooze(j, err, v.delay), EventSnoozed)
+		return s.snooze(j, err, v.delay)
 	case v.kind == markPermanent:
 		return s.giveUp(j, permanentReason(v.err), v.err)
 	default:
@@ -99,22 +99,30 @@ func (s *stage[A, B]) doneElsewhere(j job[A]) fate {
 // busyAgain is how soon, at the soonest, an item asks again for a busy key.
 const busyAgain = 100 * time.Millisecond
 
-// snooze is how long an item sleeps. Of a busy key the store says how long it may
-// stay so, which is a lease; most are done long before. So the item asks again
-// whenever it is twice as old: soon at first, and few times in all.
-func (s *stage[A, B]) snooze(j job[A], err error, delay time.Duration) time.Duration {
+// snooze parks an item that is not to run yet. Of a busy key the store says how
+// long it may stay so, which is the rest of a lease; most are done long before. So the item
+// asks again whenever it is twice as old. Its source, if it has to take the item
+// back, hears what the store said.
+func (s *stage[A, B]) snooze(j job[A], err error, delay time.Duration) fate {
 	if !errors.Is(err, ErrBusy) {
-		return delay
+		return s.park(j, delay, 0, EventSnoozed)
 	}
-	return min(delay, max(s.p.now()-j.t.scope.admitted, busyAgain))
+	age := s.p.now() - j.t.scope.admitted
+	nap := min(delay, max(age, busyAgain))
+	if left := s.policy.MaxAge - age; left > 0 {
+		nap = min(nap, left) // it may be done just before the item is too old
+	}
+	return s.park(j, nap, delay-nap, EventSnoozed)
 }
 
 // park hands j to the retry lane, unless it would be too old by then, or held for
-// longer than its source allows.
-func (s *stage[A, B]) park(j job[A], delay time.Duration, kind EventKind) fate {
+// longer than its source allows. Given back to that, it is not to come before
+// delay and longer are over.
+func (s *stage[A, B]) park(j job[A], delay, longer time.Duration, kind EventKind) fate {
 	if j.retry == nil {
 		j.retry = &retryState{}
 	}
+	j.retry.longer = longer
 	if limit := s.policy.MaxDelay; limit > 0 {
 		delay = min(delay, limit)
 	}
@@ -128,7 +136,7 @@ func (s *stage[A, B]) park(j job[A], delay time.Duration, kind EventKind) fate {
 		return s.giveUp(j, ReasonExpired, err)
 	}
 	if hold := j.t.scope.owner.holdLimit(); hold > 0 && delay > hold-age {
-		s.returned(j.item, delay, last)
+		s.returned(j.item, delay+longer, last)
 		return goesBack
 	}
 	if kind == EventRetried {
@@ -139,7 +147,7 @@ func (s *stage[A, B]) park(j job[A], delay time.Duration, kind EventKind) fate {
 		c.leave(j.t.scope, delay)
 	}
 	if !s.lane.park(j, delay) {
-		s.returned(j.item, delay, s.leftover(j))
+		s.returned(j.item, delay+longer, s.leftover(j))
 		return goesBack
 	}
 	return stays

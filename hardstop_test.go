@@ -3,6 +3,8 @@ package oncepipe_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,5 +80,103 @@ func TestHardStop_DoesNotWaitForItemsInBuffers(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A copy that takes over when nobody looks any more is returned: the settlement
+// of the first one took longer than Run.
+func TestI5_HardStop_TakeoverThatComesLate(t *testing.T) {
+	for name, wire := range map[string]func(in oncepipe.Stream[brokerMsg]) oncepipe.Stream[brokerMsg]{
+		"no store": func(in oncepipe.Stream[brokerMsg]) oncepipe.Stream[brokerMsg] {
+			return oncepipe.Dedup(in, "dedup", brokerKey)
+		},
+		"before a store": func(in oncepipe.Stream[brokerMsg]) oncepipe.Stream[brokerMsg] {
+			st := memstore.New(memstore.Config{})
+			return oncepipe.Dedup(oncepipe.Dedup(in, "outer", brokerKey), "inner", brokerKey, oncepipe.WithStore(st))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := oncepipe.New("rig", oncepipe.Config{DrainTimeout: -1, PruneEvery: -1, Logger: slog.New(slog.DiscardHandler)})
+				var mu sync.Mutex
+				settled := map[int]int{}
+				n := 0
+				in := oncepipe.From(p, "src", oncepipe.SourceFunc[brokerMsg](func(ctx context.Context) (oncepipe.Delivery[brokerMsg], error) {
+					if n == 2 {
+						<-ctx.Done()
+						return oncepipe.Delivery[brokerMsg]{}, ctx.Err()
+					}
+					n++
+					id := n
+					return oncepipe.Delivery[brokerMsg]{Value: brokerMsg{ID: id, Key: "k"}, Settle: func(context.Context, oncepipe.Settlement) error {
+						time.Sleep(5 * time.Second) // longer than AbandonAfter
+						mu.Lock()
+						defer mu.Unlock()
+						settled[id]++
+						return nil
+					}}, nil
+				}))
+				oncepipe.Sink(wire(in), "work", func(context.Context, brokerMsg) error {
+					time.Sleep(time.Second)
+					return oncepipe.ErrLeaseLost
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(1100*time.Millisecond, cancel)
+				err := p.Run(ctx)
+				time.Sleep(time.Hour)
+				if s := p.Stats(); settled[1] != 1 || settled[2] != 1 || !s.Conserved() {
+					t.Errorf("Run: %v; settled %v; %+v", err, settled, s)
+				}
+			})
+		})
+	}
+}
+
+// A store that doesn't answer any more holds up a hard stop for a time that does
+// not grow with the number of its keys.
+func TestHardStop_StoreHangs(t *testing.T) {
+	for _, items := range []int{3, 600} {
+		t.Run(fmt.Sprint(items), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := newFaulty()
+				hangs := time.Now().Add(900 * time.Millisecond)
+				st.before = func(ctx context.Context, _ string, _ int) error {
+					if time.Now().After(hangs) {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return nil
+				}
+				const settle = 10 * time.Second
+				r := newRig(t, func(c *oncepipe.Config) { c.DrainTimeout, c.PruneEvery, c.SettleTimeout = -1, -1, settle })
+				oncepipe.Sink(r.dedup(oncepipe.WithStore(st)), "work", func(ctx context.Context, m brokerMsg) error {
+					if m.Key == "k0" && items == 3 {
+						time.Sleep(950 * time.Millisecond) // is recorded when the store hangs already
+						return nil
+					}
+					<-ctx.Done()
+					return ctx.Err()
+				}, oncepipe.Workers(3), oncepipe.Buffer(oncepipe.Fixed(1000)))
+				for i := range items {
+					r.b.send(fmt.Sprint("k", i))
+				}
+				r.start()
+				time.Sleep(time.Second)
+				began := time.Now()
+				r.cancel()
+				err := <-r.ended
+				if d := time.Since(began); err != nil || d > 2*settle+time.Second {
+					t.Errorf("after %v: %v", d, err)
+				}
+				if s := r.p.Stats(); !s.Conserved() || s.Returned != int64(items) {
+					t.Errorf("%+v", s)
+				}
+				for i := range items {
+					if s := r.b.got[fmt.Sprint("k", i)]; len(s) != 1 || s[0].Delay < oncepipe.DefaultLease {
+						t.Errorf("k%d was settled so: %+v", i, s)
+					}
+				}
+			})
+		})
 	}
 }

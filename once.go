@@ -316,6 +316,8 @@ func (o *once[A, B]) run(ctx context.Context, v A) (b B, err error) {
 func (o *once[A, B]) releaseOf(ctx context.Context, err error) ReleaseRequest {
 	j := judge(err)
 	switch {
+	case j.kind == markSnooze && errors.Is(err, ErrBusy): // of a step inside this one; the stage says when to ask again
+		return ReleaseRequest{To: ToWaiting, Uncounted: true}
 	case j.kind == markSnooze:
 		return ReleaseRequest{To: ToWaiting, Delay: j.delay, Uncounted: true}
 	case o.cfg.AtMostOnce && j.kind != markNotApplied:

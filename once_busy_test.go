@@ -123,16 +123,8 @@ func TestR24_BusyIsAskedAgainSoon(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := newFaulty()
-			id, claim := oncepipe.RecordID{Namespace: "rig/step", Key: "k"}, oncepipe.NewClaimID()
-			if _, err := a.mem.Claim(t.Context(), []oncepipe.ClaimRequest{{RecordID: id, Claim: claim, Lease: time.Hour}}); err != nil {
-				t.Fatal(err)
-			}
+			a.claimed(t, "rig/step", "k", time.Hour, c.lasts)
 			began := time.Now()
-			time.AfterFunc(c.lasts, func() {
-				if _, err := a.mem.Complete(t.Context(), []oncepipe.Completion{{RecordID: id, Claim: claim}}); err != nil {
-					t.Error(err)
-				}
-			})
 			b := newBroker()
 			b.hold = c.hold
 			r := newRigOn(t, b)
@@ -140,6 +132,9 @@ func TestR24_BusyIsAskedAgainSoon(t *testing.T) {
 			r.run("k")
 			r.wantRuns("k", 0)
 			r.wantOutcomes("k", c.ends)
+			if wait := time.Hour - time.Since(began); c.ends == returned && r.b.got["k"][0].Delay != wait {
+				t.Errorf("returned with a delay of %v, and %v are left of the lease", r.b.got["k"][0].Delay, wait)
+			}
 			if late := time.Since(began) - c.lasts; late > c.late {
 				t.Errorf("%+v: %v after it was done", c, late)
 			}
@@ -148,6 +143,78 @@ func TestR24_BusyIsAskedAgainSoon(t *testing.T) {
 			}
 		})
 	}
+}
+
+// claimed leaves a claim of somebody else, who completes it after a time.
+func (s *faultyStore) claimed(t *testing.T, ns, key string, lease, lasts time.Duration) {
+	t.Helper()
+	id, claim := oncepipe.RecordID{Namespace: ns, Key: key}, oncepipe.NewClaimID()
+	if _, err := s.mem.Claim(t.Context(), []oncepipe.ClaimRequest{{RecordID: id, Claim: claim, Lease: lease}}); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(lasts, func() {
+		if _, err := s.mem.Complete(t.Context(), []oncepipe.Completion{{RecordID: id, Claim: claim}}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What the drain gives back of a busy key is not to come again before its lease
+// is over.
+func TestR24_DrainReturnsBusyWithTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newFaulty()
+		a.claimed(t, "rig/step", "k", time.Hour, 50*time.Minute)
+		r := newRig(t)
+		oncepipe.Sink(r.in, "work", oncepipe.OnceDo(a, "step", r.handler(succeed)))
+		r.b.send("k")
+		r.start()
+		time.Sleep(50 * time.Millisecond)
+		r.cancel()
+		if err := <-r.ended; err != nil {
+			t.Error(err)
+		}
+		r.wantOutcomes("k", returned)
+		if d := r.b.got["k"][0].Delay; d != time.Hour-50*time.Millisecond {
+			t.Errorf("delay %v", d)
+		}
+	})
+}
+
+// An item is not too old while its key may still be done in time.
+func TestBusyUntilMaxAge(t *testing.T) {
+	for lasts, want := range map[time.Duration]oncepipe.Outcome{7 * time.Second: done, 11 * time.Second: dead} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newFaulty()
+			a.claimed(t, "rig/step", "k", 30*time.Second, lasts)
+			began := time.Now()
+			r := newRig(t)
+			oncepipe.Sink(r.in, "work", oncepipe.OnceDo(a, "step", r.handler(succeed)), oncepipe.Retry(oncepipe.RetryPolicy{MaxAge: 10 * time.Second}))
+			r.run("k")
+			r.wantRuns("k", 0)
+			r.wantOutcomes("k", want)
+			if d := time.Since(began); d > 10*time.Second {
+				t.Errorf("after %v", d)
+			}
+		})
+	}
+}
+
+// A step inside another one that is busy does not hold the outer key for as long.
+func TestBusyInsideAnotherStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newFaulty()
+		a.claimed(t, "rig/inner", "k", 30*time.Second, time.Second)
+		began := time.Now()
+		r := newRig(t)
+		inner := oncepipe.OnceDo(a, "inner", r.handler(succeed))
+		oncepipe.Sink(r.in, "work", oncepipe.OnceDo(a, "outer", inner))
+		r.run("k")
+		r.wantOutcomes("k", done)
+		if d := time.Since(began); d > 2*time.Second {
+			t.Errorf("after %v", d)
+		}
+	})
 }
 
 // A row that a dead owner left is no finished work: the redelivery is not

@@ -252,8 +252,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	}
 	abandoned := p.finish(hardStop)
 	for _, n := range slices.Backward(p.nodes) { // the last one first, as it tells those before it
-		if d, ok := n.(interface{ finish() }); ok {
-			d.finish()
+		if d, ok := n.(interface{ finish() []AbandonedHandler }); ok {
+			abandoned = append(abandoned, d.finish()...)
 		}
 	}
 	abandoned = append(abandoned, endStores()...)

@@ -104,7 +104,8 @@ type retryState struct {
 	backoff  backoff.BackOff
 	err      error         // of the last attempt
 	seq      uint64        // Ordered: the item's place
-	left     time.Duration // of its wait, when the lane was shut
+	longer   time.Duration // that its source is to wait, should it have to take it back
+	left     time.Duration // of its wait and that, when the lane was shut
 }
 
 // job is an item inside a stage. retry is nil until it first fails, but for
@@ -245,7 +246,7 @@ func (l *lane[A]) shut() []job[A] {
 		place, at := l.index.First()
 		j := l.pop(place)
 		if j.retry != nil {
-			j.retry.left = time.Duration(max(at-now, 0))
+			j.retry.left = time.Duration(max(at-now, 0)) + j.retry.longer
 		}
 		out = append(out, j)
 	}

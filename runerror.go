@@ -27,9 +27,9 @@ func (e *ReturnedError) Error() string {
 	})
 }
 
-// AbandonedHandler is a handler, a source's Receive (then without a key), or a
-// request to one of the pipeline's stores (then of Stage "stores"), that did not
-// return when its context ended.
+// AbandonedHandler is a handler that did not return when its context ended.
+// Without a key it is a source's Receive, a request to one of the pipeline's stores
+// (then of Stage "stores"), or a Dedup whose store took too long to hear of its keys.
 type AbandonedHandler struct {
 	Stage   string
 	Key     string

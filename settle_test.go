@@ -202,6 +202,37 @@ func TestSettleThatOutlivesRun(t *testing.T) {
 	})
 }
 
+// An ack whose try ended with Run is made again by who made it.
+func TestI5_AckAfterRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := New("p", Config{Logger: quiet, DrainTimeout: -1})
+		taken := 0
+		in := From(p, "source", settling(1, func(ctx context.Context, _, call int, _ Settlement) error {
+			switch call {
+			case 1:
+				<-ctx.Done()
+				return ctx.Err()
+			case 2:
+				return errRefused
+			}
+			taken++
+			return nil
+		}))
+		Sink(in, "sink", func(context.Context, int) error { return nil })
+		time.AfterFunc(time.Second, cancel)
+		err := p.Run(ctx)
+		var ae *AbandonedError
+		if !errors.As(err, &ae) {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		if taken != 1 {
+			t.Errorf("%d of 1 taken", taken)
+		}
+	})
+}
+
 // A source whose Receive returns when Run has given up on it gets its delivery
 // back.
 func TestI5_ReceiveThatOutlivesRun(t *testing.T) {
