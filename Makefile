@@ -5,7 +5,8 @@
 BIN      := $(CURDIR)/.bin
 SERVERS  := $(BIN)/servers
 FUZZTIME ?= 10s
-TIMEOUT  ?= 20m
+# Of one package. A busy machine takes several times as long as a quiet one.
+TIMEOUT  ?= 40m
 TESTARGS ?= -count=1
 BENCHES  ?= chans core scale peers mechanisms window stores
 

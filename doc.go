@@ -56,8 +56,8 @@
 // # Reading the code
 //
 // One file holds one subject. In this order: source.go and outcome.go (what comes
-// in, what goes back), delivery.go (settlement), pipeline.go (Run and the drain),
-// stream.go and fanout.go (inline operators), buffer.go and queue.go (what stands
+// in, what goes back), sourcenode.go, delivery.go (settlement), pipeline.go and runerror.go (Run and the drain),
+// options.go, info.go (what a handler can know), stream.go and fanout.go (inline operators), buffer.go and queue.go (what stands
 // between stages), stage.go and worker.go (how an item runs), failure.go and
 // retry.go (what becomes of one that failed, the lane of parked items), batch.go and
 // batcher.go (many at once), transduce*.go (steps with a memory), sequence.go (order), dedup*.go and guard*.go (duplicates), claim.go

@@ -220,23 +220,30 @@ func TestDocsLinksLead(t *testing.T) {
 	}
 }
 
-// The code in README.md is the body of Example, which runs with the tests.
-func TestDocsReadmeShowsTheExample(t *testing.T) {
+// The code in README.md is the body of examples, which run with the tests.
+func TestDocsReadmeShowsTheExamples(t *testing.T) {
 	inCheckout(t)
-	_, body, ok := strings.Cut(readDoc(t, "example_test.go"), "\nfunc Example() {\n")
+	readme := readDoc(t, "README.md")
+	for file, example := range map[string]string{"example_test.go": "Example", "example_queue_test.go": "Example_queue"} {
+		readmeShows(t, readme, file, example)
+	}
+}
+
+func readmeShows(t *testing.T, readme, file, example string) {
+	t.Helper()
+	_, body, ok := strings.Cut(readDoc(t, file), "\nfunc "+example+"() {\n")
 	if !ok {
-		t.Fatal("example_test.go has no Example")
+		t.Fatalf("%s has no %s", file, example)
 	}
 	body, output, ok := strings.Cut(body, "\t// Output:\n")
 	if !ok {
-		t.Fatal("Example has no output")
+		t.Fatalf("%s has no output", example)
 	}
 	output, _, _ = strings.Cut(output, "}\n")
-	readme := readDoc(t, "README.md")
 	if code := strings.ReplaceAll("\n"+body, "\n\t", "\n"); !strings.Contains(readme, "```go"+code+"```") {
-		t.Errorf("README.md doesn't show Example as it is:\n%s", code)
+		t.Errorf("README.md doesn't show %s as it is:\n%s", example, code)
 	}
 	if out := strings.ReplaceAll(output, "\t// ", ""); !strings.Contains(readme, "```\n"+out+"```") {
-		t.Errorf("README.md doesn't show Example's output as it is:\n%s", out)
+		t.Errorf("README.md doesn't show the output of %s as it is:\n%s", example, out)
 	}
 }

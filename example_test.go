@@ -17,7 +17,7 @@ func Example() {
 	store := memstore.New(memstore.Config{}) // sqlstore keeps its records beyond the process
 	charged := map[string]int{}
 
-	p := oncepipe.New("shop", oncepipe.Config{})
+	p := oncepipe.New("shop", oncepipe.Config{DeadLetters: oncepipe.DeadLettersIn(store, nil)}) // what is given up
 	orders := oncepipe.FromSeq(p, "orders", deliveries)
 	fresh := oncepipe.Dedup(orders, "dedup", func(id string) string { return id })
 	charge := func(ctx context.Context, id string) (string, error) {

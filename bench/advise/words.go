@@ -18,13 +18,13 @@ func (a *Advice) explain(j Job, longGuard int) {
 	a.Reasons = Reasons{
 		Buffer: a.whyBuffer(j),
 		Slots:  "nothing fails, so the default",
-		Guard:  fmt.Sprintf("a copy can cross its ack, up to %v after the delivery before: rate × that, and what is in flight", j.Timeout),
+		Guard:  fmt.Sprintf("a copy can cross its ack, up to %v after the delivery before: rate × that, what is in flight, and six standard deviations", j.Timeout),
 		Retention: fmt.Sprintf("if there is a store, it knows a key for longer than the %v for which it may come again (-redelivery): %s keys",
 			j.Redelivery, count(a.Rate*a.Retention.Seconds())),
 		Store: a.whyStore(j, longGuard),
 	}
 	if a.Timeouts > 1 {
-		a.Reasons.Guard = fmt.Sprintf("a key whose ack is lost comes again after %v: rate × that, for %d losses in a row, and what is in flight",
+		a.Reasons.Guard = fmt.Sprintf("a key whose ack is lost comes again after %v: rate × that, for %d losses in a row, what is in flight, and six standard deviations",
 			j.Timeout, a.Timeouts)
 	}
 	if a.Overflows {

@@ -158,7 +158,7 @@ func (d data) answerGuard() []string {
 	if cells == 0 {
 		return nil
 	}
-	count := fmt.Sprintf("%s in all %s without a kill whose memory is long enough", plural(extra, "extra effect"), plural(cells, "cell"))
+	count := fmt.Sprintf("%s in all %s without a kill and with enough memory", plural(extra, "extra effect"), plural(cells, "cell"))
 	if extra > 0 || bare == 0 {
 		return []string{fmt.Sprintf("**Guard: this run does not decide it.** %s: %s; without a guard %d.", "`Dedup`", count, bare)}
 	}
@@ -183,15 +183,15 @@ func (d data) forgetting() string {
 	}
 	var costs []string
 	if acks.Extra > 0 {
-		costs = append(costs, fmt.Sprintf("up to %s at %v %% lost acks (%s)", percent(acks.extra()), 100*acks.AckLoss, plural(acks.Capacity, "key")))
+		costs = append(costs, fmt.Sprintf("up to %s with %s at %v %% lost acks", percent(acks.extra()), plural(acks.Capacity, "key"), 100*acks.AckLoss))
 	}
 	if hot.Extra > 0 {
-		costs = append(costs, fmt.Sprintf("%d effects in %d messages of %s (%d)", hot.Extra, hot.Sends, plural(hot.SkewKeys, "key"), hot.Capacity))
+		costs = append(costs, fmt.Sprintf("%d with %s where %d messages take %s again and again", hot.Extra, plural(hot.Capacity, "key"), hot.Sends, plural(hot.SkewKeys, "key")))
 	}
 	if len(costs) == 0 {
 		return ""
 	}
-	return "A memory that is too short costs " + strings.Join(costs, ", ") + "."
+	return "A memory that is too short costs extra effects: " + strings.Join(costs, ", ") + "."
 }
 
 // doneAlone is what a memory of completed keys lets through.
@@ -211,8 +211,8 @@ func (d data) flagAtEntry() string {
 	if far.kills == 0 || near.kills == 0 || far.lost == 0 {
 		return ""
 	}
-	return fmt.Sprintf("A flag at entry loses %s a kill on average there; at %d it loses %s and repeats %s.",
-		counted(far.lost, "acked key"), below, count(near.lost), count(near.extra))
+	return fmt.Sprintf("A flag at entry loses %s a kill on average there; with %s it loses %s and repeats %s.",
+		counted(far.lost, "acked key"), plural(below, "place"), none(near.lost), count(near.extra))
 }
 
 func (d data) answerStore() []string {

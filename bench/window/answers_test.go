@@ -60,7 +60,7 @@ func TestAnswersOfKills(t *testing.T) {
 	kill(sim.Ours, 256, 10, 0)
 	kill(sim.Store, 16, 1, 0)
 	kill(sim.Store, 256, 0, 0)
-	wants(t, d.short(), "loses 200 acked keys a kill on average there; at 16 it loses 0 and repeats 9.",
+	wants(t, d.short(), "loses 200 acked keys a kill on average there; with 16 places it loses none and repeats 9.",
 		"repeats up to 10 effects on average", "a store at most 1.")
 	wants(t, d.aboutKills().markdown(), "measured 10 to 10. The buffer's size does not matter", "200 with B = 256",
 		"repeats 9 with B = 16", "at most the one effect that runs; measured at most 1 on average")

@@ -22,6 +22,14 @@ func counted(x float64, noun string) string {
 	return count(x) + " " + noun + "s"
 }
 
+// none is a number in words where there is nothing.
+func none(x float64) string {
+	if x == 0 {
+		return "none"
+	}
+	return count(x)
+}
+
 // sentences joins those that are there.
 func sentences(list ...string) string {
 	var there []string

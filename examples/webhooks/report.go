@@ -262,7 +262,7 @@ func (r report) print(w io.Writer, o options) error {
 	row("distinct keys", r.Keys, "")
 	row("handler runs", r.Runs, "")
 	row("retries", r.Retries, "")
-	row("duplicates", r.Duplicates, "  committed %d, joined %d, store %d",
+	row("duplicates", r.Duplicates, "  committed %d, joined %d, store %d (settled as done)",
 		r.DuplicatesBy["committed"], r.DuplicatesBy["joined"], r.DuplicatesBy["store"])
 	row("joined", r.Joined, "")
 	row("dead", r.Dead, "")
