@@ -22,7 +22,7 @@ func ExampleBatchStage() {
 			out[i] = "hello " + name
 		}
 		return out, nil
-	}, oncepipe.BatchSize(3), oncepipe.BatchWait(time.Second))
+	}, oncepipe.BatchSize(3), oncepipe.BatchWait(time.Minute))
 	oncepipe.Sink(greetings, "print", printValue)
 	runExample(p)
 	// Output:
@@ -44,7 +44,7 @@ func ExampleBatchSink() {
 		}
 		fmt.Println("committed:", strings.Join(rows, " "))
 		return nil
-	}, oncepipe.BatchSize(4), oncepipe.BatchWait(time.Second))
+	}, oncepipe.BatchSize(4), oncepipe.BatchWait(time.Minute))
 	runExample(p)
 	// Output:
 	// rolled back: a b bad c
@@ -68,7 +68,7 @@ func ExampleBatchError() {
 			}
 		}
 		return &oncepipe.BatchError{Errs: errs}
-	}, oncepipe.BatchSize(3), oncepipe.BatchWait(time.Second))
+	}, oncepipe.BatchSize(3), oncepipe.BatchWait(time.Minute))
 	runExample(p)
 	fmt.Println("done", p.Stats().Done)
 	// Output:
@@ -94,20 +94,22 @@ func ExampleBatchSize() {
 // over.
 func ExampleBatchWait() {
 	p := oncepipe.New("p", oncepipe.Config{})
-	ran := make(chan struct{})
+	ran := make(chan struct{}, 2)
 	numbers := oncepipe.FromSeq(p, "numbers", func(yield func(int) bool) {
-		if yield(1) && yield(2) {
+		if yield(1) {
 			<-ran
+			yield(2)
 		}
 	})
 	oncepipe.BatchSink(numbers, "print", func(_ context.Context, batch []int) error {
 		fmt.Println(batch)
-		close(ran)
+		ran <- struct{}{}
 		return nil
 	}, oncepipe.BatchSize(100), oncepipe.BatchWait(100*time.Millisecond))
 	runExample(p)
 	// Output:
-	// [1 2]
+	// [1]
+	// [2]
 }
 
 // What a batch function can know of its items.
@@ -120,7 +122,7 @@ func ExampleBatchFrom() {
 			fmt.Println(orders[i], info.Key, "attempt", info.Attempt)
 		}
 		return nil
-	}, oncepipe.BatchSize(2), oncepipe.BatchWait(time.Second))
+	}, oncepipe.BatchSize(2), oncepipe.BatchWait(time.Minute))
 	runExample(p)
 	// Output:
 	// pen order-pen attempt 1
@@ -163,7 +165,7 @@ func ExampleReplayedItem() {
 	oncepipe.BatchSink(numbers, "book", func(ctx context.Context, batch []int) error {
 		oncepipe.ReplayedItem(ctx, 1)
 		return nil
-	}, oncepipe.BatchSize(3), oncepipe.BatchWait(time.Second))
+	}, oncepipe.BatchSize(3), oncepipe.BatchWait(time.Minute))
 	runExample(p)
 	s := p.Stats().Stages[0]
 	fmt.Println("done", s.Done, "of these replayed", s.Replayed)
@@ -181,7 +183,7 @@ func ExampleWholeBatch() {
 			return oncepipe.WholeBatch(errors.New("database can't be reached"))
 		}
 		return nil
-	}, oncepipe.BatchSize(4), oncepipe.BatchWait(50*time.Millisecond), oncepipe.Retry(soon))
+	}, oncepipe.BatchSize(4), oncepipe.BatchWait(time.Minute), oncepipe.Retry(soon))
 	runExample(p)
 	s := p.Stats().Stages[0]
 	fmt.Println("done", s.Done, "retried", s.Retried)

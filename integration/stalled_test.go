@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -42,41 +43,48 @@ func TestStalledCommitHoldsNobodyElse(t *testing.T) {
 		stall := proxy.Fault{Match: protocol.Commit, When: proxy.After, Action: proxy.Stall, Times: 1}
 
 		between.Set(stall)
-		wantTimeout(t, "complete", func(ctx context.Context) error {
+		err, gone := leave(t, t.Context(), between, func(ctx context.Context) error {
 			_, err := st.Complete(ctx, []oncepipe.Completion{{RecordID: req.RecordID, Claim: req.Claim}})
 			return err
 		})
-		if answers, err := st.Claim(t.Context(), []oncepipe.ClaimRequest{newRequest("other")}); err != nil || answers[0].Status != oncepipe.ClaimAcquired {
+		if !errors.Is(err, context.Canceled) || gone > 5*time.Second {
+			t.Errorf("complete: %v, after %v", err, gone)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if answers, err := st.Claim(ctx, []oncepipe.ClaimRequest{newRequest("other")}); err != nil || answers[0].Status != oncepipe.ClaimAcquired {
 			t.Errorf("another claim: %+v, %v", answers, err)
 		}
-		if held, err := st.Complete(t.Context(), []oncepipe.Completion{{RecordID: req.RecordID, Claim: req.Claim}}); err != nil || !held[0] {
+		if held, err := st.Complete(ctx, []oncepipe.Completion{{RecordID: req.RecordID, Claim: req.Claim}}); err != nil || !held[0] {
 			t.Errorf("complete, repeated: %v, %v", held, err)
 		}
 
 		between.Set(stall)
 		do := sqlstore.TxDo(st, "send", o.send)
-		begun := time.Now()
-		ctx, cancel := context.WithTimeout(oncepipe.WithKey(t.Context(), "k"), time.Second)
-		defer cancel()
-		if err := do(ctx, "k"); err != nil { // it has happened, which was looked up
-			t.Errorf("transaction: %v", err)
-		}
-		if gone := time.Since(begun); gone > 10*time.Second {
-			t.Errorf("transaction: %v", gone)
+		err, gone = leave(t, oncepipe.WithKey(t.Context(), "k"), between, func(ctx context.Context) error { return do(ctx, "k") })
+		if err != nil || gone > 10*time.Second { // it has happened, which was looked up
+			t.Errorf("transaction: %v, after %v", err, gone)
 		}
 		o.wantSent(t, "k")
 	})
 }
 
-func wantTimeout(t *testing.T, what string, call func(context.Context) error) {
+// leave ends the context of a call when the reply to its commit is held, and
+// says how much later the call has ended.
+func leave(t *testing.T, ctx context.Context, p *proxy.Proxy, call func(context.Context) error) (err error, gone time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	held := p.Counts().After.Stall
+	ended := make(chan error, 1)
+	go func() { ended <- call(ctx) }()
+	eventually(t, time.Minute, func() error {
+		if n := p.Counts().After.Stall - held; n != 1 {
+			return fmt.Errorf("%d replies held", n)
+		}
+		return nil
+	})
 	begun := time.Now()
-	if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%s: %v", what, err)
-	}
-	if gone := time.Since(begun); gone > 5*time.Second {
-		t.Errorf("%s: after %v", what, gone)
-	}
+	cancel()
+	return <-ended, time.Since(begun)
 }

@@ -22,7 +22,7 @@ const (
 	rush    = 100 * time.Nanosecond // between two that fall due: sooner than they can be run
 	stroll  = 5 * time.Microsecond  // the same, where nothing but the timer makes them late
 	looks   = 5                     // at Stats, of which the median counts
-	tries   = 6                     // each with twice the time
+	tries   = 12                    // each with twice the time
 )
 
 func parked(s sizes) plan {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -139,6 +140,7 @@ func TestAwkwardDatabaseName(t *testing.T) {
 // The sender sends until it has an answer that is final.
 func TestSender(t *testing.T) {
 	t.Parallel()
+	var mu sync.Mutex // a request that was given up may still be at work
 	var seen []string
 	answers := []func(http.ResponseWriter, *http.Request){
 		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
@@ -150,14 +152,19 @@ func TestSender(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body bytes.Buffer
 		_, _ = body.ReadFrom(r.Body)
+		mu.Lock()
 		seen = append(seen, r.Header.Get(lineHeader)+body.String())
-		answers[len(seen)-1](w, r)
+		answer := answers[min(len(seen), len(answers))-1]
+		mu.Unlock()
+		answer(w, r)
 	}))
 	defer server.Close()
 	dead := newDeadLetters()
-	s := newSender(server.URL, options{timeout: 200 * time.Millisecond}, dead)
+	s := newSender(server.URL, options{timeout: 2 * time.Second}, dead)
 	ok := s.deliver(t.Context(), delivery{line: 7, key: "k", body: []byte("x")}, random(1))
 	s.client.CloseIdleConnections()
+	mu.Lock()
+	defer mu.Unlock()
 	if !ok || len(seen) != len(answers) || seen[0] != "7x" || int(s.sent.Load()) != len(answers) || len(dead.all()) > 0 {
 		t.Errorf("acknowledged %v, seen %q", ok, seen)
 	}
