@@ -122,18 +122,34 @@ type delivery[T any] struct {
 func (d *delivery[T]) holdLimit() time.Duration { return d.src.hold }
 func (d *delivery[T]) takesBack() bool          { return d.settle != nil }
 
-// settled counts the outcome and tells the source. The count comes first, since
-// the source may look at Stats in answer to it.
+// settled tells observers and the source of the outcome. Where whoever settles
+// survives a Goexit, they are called right here.
 func (d *delivery[T]) settled(v verdict) {
 	p := d.src.p
-	s := Settlement{Outcome: v.outcome, Delay: v.delay, Err: v.err}
-	if p.observed() {
-		p.event(Event{Kind: EventSettled, Stage: d.src.name, Key: d.ticket.key, Outcome: v.outcome, Delay: v.delay, Err: v.err})
+	direct := v.complete() && !v.apart
+	if !p.observed() {
+		d.conclude(v, direct)
+		return
 	}
+	defer d.conclude(v, direct) // also when an observer ends the goroutine
+	e := Event{Kind: EventSettled, Stage: d.src.name, Key: d.ticket.key, Outcome: v.outcome, Delay: v.delay, Err: v.err}
+	if direct {
+		e.Pipeline = p.name
+		p.observe(e, p.cfg.Observers)
+	} else {
+		p.event(e)
+	}
+}
+
+// conclude counts the outcome and tells the source. The count comes first, since
+// the source may look at Stats in answer to it.
+func (d *delivery[T]) conclude(v verdict, direct bool) {
+	p := d.src.p
 	d.src.outcomes.add(v.outcome)
 	switch {
 	case d.settle != nil:
-		p.acks.settle(ack{source: d.src.name, key: d.ticket.key, fn: d.settle, s: s}, v.complete() && !v.apart)
+		s := Settlement{Outcome: v.outcome, Delay: v.delay, Err: v.err}
+		p.acks.settle(ack{source: d.src.name, key: d.ticket.key, fn: d.settle, s: s}, direct)
 	case v.outcome == Returned:
 		p.returned.add(ReturnedItem{Source: d.src.name, Key: d.ticket.key, Value: d.value, Err: v.err})
 	}

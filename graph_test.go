@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"io"
 	"log/slog"
+	"maps"
 	"runtime"
 	"strings"
 	"sync"
@@ -741,5 +742,40 @@ func runPlan(t *testing.T, rt *rapid.T, p plan, dedup bool, more func(w *world))
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.faults
+	})
+}
+
+// What an Ordered stage emits behind an item that the drain returns can end the
+// goroutine that returns; the others are returned all the same.
+func TestI5_GoexitBehindWhatTheDrainReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		settled := map[int]Outcome{}
+		var mu sync.Mutex
+		p := New("p", Config{Logger: quiet, DrainTimeout: -1})
+		in := From(p, "source", settling(4, func(_ context.Context, i, call int, s Settlement) error {
+			if i == 1 && call == 1 {
+				runtime.Goexit()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			settled[i] = s.Outcome
+			return nil
+		}))
+		out := Stage(in, "stage", func(_ context.Context, i int) (int, error) {
+			if i == 0 || i > 1 {
+				return i, Snooze(time.Hour) // 1 is done, and waits for 0
+			}
+			return i, nil
+		}, Ordered())
+		Discard(out)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		if err := p.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		want := map[int]Outcome{0: Returned, 1: Done, 2: Returned, 3: Returned}
+		if !maps.Equal(settled, want) || !p.Stats().Conserved() {
+			t.Errorf("settled %v, want %v; %+v", settled, want, p.Stats())
+		}
 	})
 }

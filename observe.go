@@ -61,9 +61,30 @@ func (p *Pipeline) event(e Event) {
 	e.Pipeline = p.name
 	for _, o := range p.cfg.Observers {
 		if err := isolate(func() error { o(e); return nil }); err != nil {
-			p.log.Error("oncepipe: observer", "event", e.Kind.String(), "error", err)
+			p.failedObserver(e, err)
 		}
 	}
+}
+
+// observe tells observers in this goroutine, which one may end; the rest of them
+// hear of e all the same.
+func (p *Pipeline) observe(e Event, list []Observer) {
+	at := 0
+	defer func() {
+		r := recover()
+		if at == len(list) && r == nil {
+			return
+		}
+		p.failedObserver(e, crashError(r))
+		p.observe(e, list[at+1:])
+	}()
+	for ; at < len(list); at++ {
+		list[at](e)
+	}
+}
+
+func (p *Pipeline) failedObserver(e Event, err error) {
+	p.log.Error("oncepipe: observer", "event", e.Kind.String(), "error", err)
 }
 
 // Stats is what a pipeline has done and is doing. The outcomes are read before

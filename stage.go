@@ -230,12 +230,24 @@ func (s *stage[A, B]) drain() {
 	if len(left) == 0 {
 		return
 	}
-	s.p.spawn(func() {
-		for _, j := range left {
-			s.returned(j.item, j.left(), s.leftover(j))
-			s.over(j, true)
+	s.p.spawn(func() { s.giveBack(left) })
+}
+
+// giveBack goes on in another goroutine when this one is ended by what an Ordered
+// stage emits after an item that is out of its way.
+func (s *stage[A, B]) giveBack(left []job[A]) {
+	at := 0
+	defer func() {
+		if at < len(left) {
+			s.p.spawn(func() { s.giveBack(left[at:]) })
 		}
-	})
+	}()
+	for at < len(left) {
+		j := left[at]
+		at++
+		s.returned(j.item, j.left(), s.leftover(j))
+		s.over(j, true)
+	}
 }
 
 func (s *stage[A, B]) leftover(j job[A]) error {
