@@ -124,6 +124,8 @@ func TestI5_HardStop_TakeoverThatComesLate(t *testing.T) {
 				time.AfterFunc(1100*time.Millisecond, cancel)
 				err := p.Run(ctx)
 				time.Sleep(time.Hour)
+				mu.Lock()
+				defer mu.Unlock()
 				if s := p.Stats(); settled[1] != 1 || settled[2] != 1 || !s.Conserved() {
 					t.Errorf("Run: %v; settled %v; %+v", err, settled, s)
 				}

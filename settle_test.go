@@ -207,7 +207,7 @@ func TestI5_AckAfterRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := New("p", Config{Logger: quiet, DrainTimeout: -1})
-		taken := 0
+		var taken atomic.Int32
 		in := From(p, "source", settling(1, func(ctx context.Context, _, call int, _ Settlement) error {
 			switch call {
 			case 1:
@@ -216,7 +216,7 @@ func TestI5_AckAfterRun(t *testing.T) {
 			case 2:
 				return errRefused
 			}
-			taken++
+			taken.Add(1)
 			return nil
 		}))
 		Sink(in, "sink", func(context.Context, int) error { return nil })
@@ -227,8 +227,8 @@ func TestI5_AckAfterRun(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
-		if taken != 1 {
-			t.Errorf("%d of 1 taken", taken)
+		if n := taken.Load(); n != 1 {
+			t.Errorf("%d of 1 taken", n)
 		}
 	})
 }
