@@ -53,7 +53,7 @@ func (a *acker) settle(k ack, direct bool) {
 	}
 	own := k // escapes, and k does not
 	if !a.try(&own) {
-		a.again(&own)
+		a.again(own)
 	}
 }
 
@@ -67,16 +67,16 @@ func (a *acker) direct(k ack) {
 		}
 		ctx.end()
 		if err != nil && !a.over(&k, err) {
-			a.again(&k)
+			a.again(k)
 		}
 	}()
 	err = k.fn(ctx, k.s)
 }
 
 // again leaves k to the acker's goroutine.
-func (a *acker) again(k *ack) {
+func (a *acker) again(k ack) {
 	select {
-	case a.queue <- *k:
+	case a.queue <- k:
 		select {
 		case <-a.ended:
 			a.late()
@@ -90,15 +90,15 @@ func (a *acker) again(k *ack) {
 // late works off what came after the acker's end.
 func (a *acker) late() {
 	for k := range queued(a.queue) {
-		a.alone(&k)
+		a.alone(k)
 	}
 }
 
 // alone goes on with k in a goroutine that Run did not wait for, for SettleTimeout
 // after its end: an ack that is dropped has the message handled again.
-func (a *acker) alone(k *ack) {
+func (a *acker) alone(k ack) {
 	for delay := ackMinDelay; time.Now().Before(a.until); delay = min(2*delay, ackMaxDelay) {
-		if k.alone = true; a.try(k) {
+		if k.alone = true; a.try(&k) {
 			return
 		}
 		time.Sleep(delay)
