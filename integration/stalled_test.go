@@ -43,7 +43,7 @@ func TestStalledCommitHoldsNobodyElse(t *testing.T) {
 		stall := proxy.Fault{Match: protocol.Commit, When: proxy.After, Action: proxy.Stall, Times: 1}
 
 		between.Set(stall)
-		err, gone := leave(t, t.Context(), between, func(ctx context.Context) error {
+		gone, err := leave(t, t.Context(), between, func(ctx context.Context) error {
 			_, err := st.Complete(ctx, []oncepipe.Completion{{RecordID: req.RecordID, Claim: req.Claim}})
 			return err
 		})
@@ -61,7 +61,7 @@ func TestStalledCommitHoldsNobodyElse(t *testing.T) {
 
 		between.Set(stall)
 		do := sqlstore.TxDo(st, "send", o.send)
-		err, gone = leave(t, oncepipe.WithKey(t.Context(), "k"), between, func(ctx context.Context) error { return do(ctx, "k") })
+		gone, err = leave(t, oncepipe.WithKey(t.Context(), "k"), between, func(ctx context.Context) error { return do(ctx, "k") })
 		if err != nil || gone > 10*time.Second { // it has happened, which was looked up
 			t.Errorf("transaction: %v, after %v", err, gone)
 		}
@@ -71,7 +71,7 @@ func TestStalledCommitHoldsNobodyElse(t *testing.T) {
 
 // leave ends the context of a call when the reply to its commit is held, and
 // says how much later the call has ended.
-func leave(t *testing.T, ctx context.Context, p *proxy.Proxy, call func(context.Context) error) (err error, gone time.Duration) {
+func leave(t *testing.T, ctx context.Context, p *proxy.Proxy, call func(context.Context) error) (gone time.Duration, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -86,5 +86,6 @@ func leave(t *testing.T, ctx context.Context, p *proxy.Proxy, call func(context.
 	})
 	begun := time.Now()
 	cancel()
-	return <-ended, time.Since(begun)
+	err = <-ended
+	return time.Since(begun), err
 }
