@@ -43,7 +43,8 @@ func (d *dedup[T]) nudge() {
 func (d *dedup[T]) tend() {
 	ended := false
 	defer func() {
-		if !ended { // by Goexit in an operator
+		if !ended { // by Goexit in an operator, or of a source
+			d.nudge() // there may be more to send
 			d.p.spawn(d.tend)
 		}
 	}()

@@ -123,10 +123,11 @@ func (d *delivery[T]) holdLimit() time.Duration { return d.src.hold }
 func (d *delivery[T]) takesBack() bool          { return d.settle != nil }
 
 // settled tells observers and the source of the outcome. Where whoever settles
-// survives a Goexit, they are called right here.
+// survives a Goexit, they are called right here: that is not so where the source has no
+// Settle, since such a source may be a loop itself, or be told by the recorder.
 func (d *delivery[T]) settled(v verdict) {
 	p := d.src.p
-	direct := v.complete() && !v.apart
+	direct := v.complete() && !v.apart && d.settle != nil
 	if !p.observed() {
 		d.conclude(v, direct)
 		return

@@ -338,7 +338,7 @@ func (s *stage[A, B]) inject(v any, key string) error {
 	}
 	if !s.lane.park(j, 0) {
 		s.src.withdraw()
-		s.over(j, true)
+		s.p.spawn(func() { s.over(j, true) }) // what it emits, if Ordered, is not the caller's business
 		return ErrNotRunning
 	}
 	return nil

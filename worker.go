@@ -441,8 +441,9 @@ func (w *worker[A, B]) crashed(j job[A], r any) {
 	case w.open:
 		// Something behind the handler ended the goroutine. What was handed on is
 		// settled by then; force is for what was not.
+		lost := j.t.scope.open.Load() > 0
 		j.t.scope.force(verdict{outcome: Returned, err: crashError(r)})
-		w.over(j, true)
+		w.over(j, lost)
 	}
 }
 
