@@ -338,7 +338,8 @@ func (s *stage[A, B]) inject(v any, key string) error {
 	}
 	if !s.lane.park(j, 0) {
 		s.src.withdraw()
-		s.p.spawn(func() { s.over(j, true) }) // what it emits, if Ordered, is not the caller's business
+		// What it emits, if it is Ordered, may end a goroutine: not the caller's.
+		_ = isolate(func() error { s.over(j, true); return nil })
 		return ErrNotRunning
 	}
 	return nil

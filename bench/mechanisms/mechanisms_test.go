@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,6 +97,12 @@ func buffers() (list []string) {
 
 // What is known shows, and nothing else is lost, doubled or asked.
 func TestCounts(t *testing.T) {
+	var sheds atomic.Int64 // cells
+	t.Cleanup(func() {
+		if sheds.Load() == 0 {
+			t.Error("no message was shed for good anywhere")
+		}
+	})
 	for i, m := range mechanisms {
 		if m.holds != (known[m.name] == nil) {
 			t.Errorf("%s: it holds, or it has known faults", m.name)
@@ -126,7 +133,10 @@ func TestCounts(t *testing.T) {
 					t.Errorf("%d lost, %d doubled, in place of a question", r.Lost, r.Doubled)
 				}
 				acksShed := f.come == sentBehind && f.buffer != none.buffer && strings.HasSuffix(f.name, "shed acked")
-				if acksShed != (r.Shed > 0) {
+				if r.Shed > 0 {
+					sheds.Add(1)
+				}
+				if r.Shed > 0 && !acksShed { // where it is, a busy machine can send so slowly that there is room
 					t.Errorf("%d messages were shed for good", r.Shed)
 				}
 			})
