@@ -158,11 +158,13 @@ func (c *settleContext) Value(key any) any           { return c.made().Value(key
 func (c *settleContext) made() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ctx == nil {
+	switch {
+	case c.ctx != nil:
+	case c.ended: // by the answer, whatever the time is now
+		c.ctx, c.cancel = context.WithCancel(c.parent)
+		c.cancel()
+	default:
 		c.ctx, c.cancel = context.WithDeadline(c.parent, c.deadline)
-		if c.ended {
-			c.cancel()
-		}
 	}
 	return c.ctx
 }

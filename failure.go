@@ -92,7 +92,7 @@ func (s *stage[A, B]) refuse(j job[A], err error) fate {
 // of a backoff, and whose key was done meanwhile.
 func (s *stage[A, B]) doneElsewhere(j job[A]) fate {
 	s.p.event(Event{Kind: EventDuplicate, Stage: s.name, Key: j.t.key, Reason: ReasonStore})
-	j.t.settle(verdict{outcome: Duplicate, apart: true})
+	j.t.settle(verdict{outcome: Duplicate})
 	return leaves
 }
 
@@ -112,20 +112,21 @@ func (s *stage[A, B]) snooze(j job[A], err error, delay time.Duration) fate {
 	if left := s.policy.MaxAge - age; left > 0 {
 		nap = min(nap, left) // it may be done just before the item is too old
 	}
-	return s.park(j, nap, delay-nap, EventSnoozed)
+	return s.park(j, nap, delay, EventSnoozed)
 }
 
 // park hands j to the retry lane, unless it would be too old by then, or held for
 // longer than its source allows. Given back to that, it is not to come before
-// delay and longer are over.
-func (s *stage[A, B]) park(j job[A], delay, longer time.Duration, kind EventKind) fate {
+// away is over, if that is longer than delay.
+func (s *stage[A, B]) park(j job[A], delay, away time.Duration, kind EventKind) fate {
 	if j.retry == nil {
 		j.retry = &retryState{}
 	}
-	j.retry.longer = longer
 	if limit := s.policy.MaxDelay; limit > 0 {
 		delay = min(delay, limit)
 	}
+	away = max(away, delay)
+	j.retry.longer = away - delay
 	age := s.p.now() - j.t.scope.admitted
 	last := j.retry.err
 	if limit := s.policy.MaxAge; limit > 0 && delay > limit-age {
@@ -136,7 +137,7 @@ func (s *stage[A, B]) park(j job[A], delay, longer time.Duration, kind EventKind
 		return s.giveUp(j, ReasonExpired, err)
 	}
 	if hold := j.t.scope.owner.holdLimit(); hold > 0 && delay > hold-age {
-		s.returned(j.item, delay+longer, last)
+		s.returned(j.item, away, last)
 		return goesBack
 	}
 	if kind == EventRetried {
@@ -147,7 +148,7 @@ func (s *stage[A, B]) park(j job[A], delay, longer time.Duration, kind EventKind
 		c.leave(j.t.scope, delay)
 	}
 	if !s.lane.park(j, delay) {
-		s.returned(j.item, delay+longer, s.leftover(j))
+		s.returned(j.item, away, s.leftover(j))
 		return goesBack
 	}
 	return stays

@@ -166,7 +166,8 @@ func TestR24_DrainReturnsBusyWithTheLease(t *testing.T) {
 		a := newFaulty()
 		a.claimed(t, "rig/step", "k", time.Hour, 50*time.Minute)
 		r := newRig(t)
-		oncepipe.Sink(r.in, "work", oncepipe.OnceDo(a, "step", r.handler(succeed)))
+		oncepipe.Sink(r.in, "work", oncepipe.OnceDo(a, "step", r.handler(succeed)),
+			oncepipe.Retry(oncepipe.RetryPolicy{MaxDelay: 60 * time.Millisecond})) // of a nap, not of the lease
 		r.b.send("k")
 		r.start()
 		time.Sleep(50 * time.Millisecond)

@@ -661,9 +661,12 @@ func TestSettleContext(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const limit = 3 * time.Second
 				p := New("p", Config{Logger: quiet, SettleTimeout: limit, DeadLetters: func(context.Context, DeadLetter) error { return nil }})
+				var mu sync.Mutex
 				var given, derived, unasked context.Context
-				in := From(p, "source", settling(2, func(ctx context.Context, i, call int, _ Settlement) error {
+				src := settling(2, func(ctx context.Context, i, call int, _ Settlement) error {
 					if i == 1 {
+						mu.Lock()
+						defer mu.Unlock()
 						unasked = ctx
 						return nil
 					}
@@ -678,20 +681,31 @@ func TestSettleContext(t *testing.T) {
 						}
 						return ctx.Err()
 					}
+					mu.Lock()
+					defer mu.Unlock()
 					given = ctx
 					var cancel context.CancelFunc
 					derived, cancel = context.WithCancel(ctx)
 					context.AfterFunc(derived, cancel)
 					return nil
+				})
+				in := From(p, "source", SourceFunc[int](func(ctx context.Context) (Delivery[int], error) {
+					d, err := src.Receive(ctx)
+					if err != nil {
+						time.Sleep(time.Minute) // both have answered, and Run goes on
+						mu.Lock()
+						defer mu.Unlock()
+						for name, ctx := range map[string]context.Context{"given": given, "derived": derived, "unasked": unasked} {
+							if ctx.Err() != context.Canceled {
+								t.Errorf("%s: %v after the answer", name, ctx.Err())
+							}
+						}
+					}
+					return d, err
 				}))
 				Sink(in, "sink", func(context.Context, int) error { return handler() })
 				if err := p.Run(context.WithValue(t.Context(), key{}, "value")); err != nil {
 					t.Error(err)
-				}
-				for name, ctx := range map[string]context.Context{"given": given, "derived": derived, "unasked": unasked} {
-					if ctx.Err() != context.Canceled {
-						t.Errorf("%s: %v after the answer", name, ctx.Err())
-					}
 				}
 			})
 		})
