@@ -457,3 +457,34 @@ func TestBackoffThatCrashes(t *testing.T) {
 		})
 	}
 }
+
+// What is injected while the stage comes to its end is in the lane before it shuts
+// and runs, or is refused, and then nothing was made of it.
+func TestLaneShutEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLane[int]()
+		l.start()
+		made := 0
+		admit := func() bool { return l.admit(func() job[int] { made++; return laneJob(made) }) }
+		if !admit() || l.shutEmpty() {
+			t.Fatal("shut over an item")
+		}
+		if !admit() {
+			t.Fatal("open, and an item is refused")
+		}
+		for i := range 2 {
+			<-l.ready
+			if j, ok := l.take(); !ok || j.v != i+1 {
+				t.Fatalf("item %d (%v)", j.v, ok)
+			}
+		}
+		for range 2 {
+			if !l.shutEmpty() {
+				t.Error("an empty lane is not shut")
+			}
+		}
+		if admit() || l.park(laneJob(0), 0) || made != 2 {
+			t.Errorf("a lane that is shut takes an item; %d made", made)
+		}
+	})
+}

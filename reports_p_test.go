@@ -587,22 +587,31 @@ func TestP39_CallsBesideTheShutdown(t *testing.T) {
 	}
 }
 
-// Stats can be asked while the pipeline starts.
-func TestP39_StatsBesideTheStart(t *testing.T) {
+// Stats and Inject can be called while the pipeline starts and while it comes to its
+// end: what was taken is done, and counted when Run has returned.
+func TestP39_CallsBesideStartAndEnd(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			oncepipe.Sink(r.dedup(), "work", r.handler(succeed), oncepipe.Workers(2), oncepipe.Ordered())
+			var wg sync.WaitGroup
+			var taken atomic.Int64
 			for range 2 {
-				go func() {
+				wg.Go(func() {
 					for range 50 {
 						r.p.Stats()
-						_ = r.p.Inject("work", "", brokerMsg{})
+						if r.p.Inject("work", "", brokerMsg{}) == nil {
+							taken.Add(1)
+						}
 						runtime.Gosched()
 					}
-				}()
+				})
 			}
-			r.run("a", "b")
+			st := r.run("a", "b")
+			wg.Wait()
+			if st.Done != taken.Load()+2 {
+				t.Errorf("%d taken, %+v", taken.Load(), st)
+			}
 		})
 	}
 }

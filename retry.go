@@ -175,9 +175,24 @@ func (l *lane[A]) wake() {
 func (l *lane[A]) park(j job[A], delay time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return false
+	if !l.closed {
+		l.push(j, delay)
 	}
+	return !l.closed
+}
+
+// admit parks what make returns, due at once. It makes nothing, and returns false, when
+// the lane is closed.
+func (l *lane[A]) admit(make func() job[A]) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.push(make(), 0)
+	}
+	return !l.closed
+}
+
+func (l *lane[A]) push(j job[A], delay time.Duration) {
 	now := time.Since(l.epoch)
 	at := now + delay
 	if at < now {
@@ -195,7 +210,6 @@ func (l *lane[A]) park(j job[A], delay time.Duration) bool {
 	if first {
 		l.timer.Reset(at - now)
 	}
-	return true
 }
 
 // take returns the first item if it is due. The caller has the token.
@@ -232,6 +246,14 @@ func (l *lane[A]) pop(place uint32) job[A] {
 		l.jobs, l.since = l.jobs[:0], l.since[:0]
 	}
 	return j
+}
+
+// shutEmpty refuses further items, unless there is one. It reports whether it does.
+func (l *lane[A]) shutEmpty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = l.closed || l.index.Len() == 0
+	return l.closed
 }
 
 // shut refuses further items, stops the timer and returns what is parked.

@@ -254,6 +254,3 @@ func (n *sourceNode[T]) counted() SourceStats {
 	s.Admitted = n.admitted.Load()
 	return s
 }
-
-// withdraw takes back an admission that came to nothing.
-func (n *sourceNode[T]) withdraw() { n.admitted.Add(-1) }

@@ -201,13 +201,11 @@ func (s *stage[A, B]) start() {
 }
 
 // release gives a slot back. When the input is closed and this was the last
-// one, the stage is done: an item inside would hold a slot.
+// one, the stage is done: an item inside would hold a slot. One that was injected
+// since then is in the lane, and comes here too.
 func (s *stage[A, B]) release() {
 	<-s.slots
-	if s.inputClosed.Load() && len(s.slots) == 0 && s.done.CompareAndSwap(false, true) {
-		for _, j := range s.lane.shut() { // injected at this moment
-			s.returned(j.item, 0, ErrShutdown)
-		}
+	if s.inputClosed.Load() && len(s.slots) == 0 && s.lane.shutEmpty() && s.done.CompareAndSwap(false, true) {
 		s.lane.wake()
 	}
 }
@@ -331,15 +329,15 @@ func (s *stage[A, B]) inject(v any, key string) error {
 	default:
 		return ErrFull
 	}
-	it := s.src.admit(Delivery[A]{Value: a, Key: key})
-	j := job[A]{item: it}
-	if s.seq != nil {
-		s.seq.enroll(&j)
-	}
-	if !s.lane.park(j, 0) {
-		s.src.withdraw()
-		// What it emits, if it is Ordered, may end a goroutine: not the caller's.
-		_ = isolate(func() error { s.over(j, true); return nil })
+	in := s.lane.admit(func() job[A] {
+		j := job[A]{item: s.src.admit(Delivery[A]{Value: a, Key: key})}
+		if s.seq != nil {
+			s.seq.enroll(&j)
+		}
+		return j
+	})
+	if !in {
+		s.release()
 		return ErrNotRunning
 	}
 	return nil
