@@ -8,12 +8,15 @@ import (
 
 // watch looks at goroutines. What it needs for that serves all looks.
 type watch struct {
-	buf    []byte
-	counts []metrics.Sample
+	buf     []byte
+	counts  []metrics.Sample
+	bubble  []byte          // of the last look
+	ours    map[string]bool // numbers of the goroutines that were seen in it
+	outside []goroutine     // of no bubble, in the last look
 }
 
 func newWatch() *watch {
-	return &watch{counts: []metrics.Sample{
+	return &watch{ours: map[string]bool{}, counts: []metrics.Sample{
 		{Name: "/sched/goroutines/running:goroutines"},
 		{Name: "/sched/goroutines/runnable:goroutines"},
 		{Name: "/sched/goroutines/not-in-go:goroutines"},
@@ -35,22 +38,41 @@ func (w *watch) busy() bool {
 
 // quiet reports whether no goroutine of the caller's bubble but the caller can
 // go on by itself. Other than for synctest.Wait, a goroutine that waits for a lock
-// can't: it is for the caller to make the holder of the lock go on. locked says that some do wait for one: then the bubble's clock can't advance.
+// can't: it is for the caller to make the holder of the lock go on. locked says that
+// some do wait for one: then the bubble's clock can't advance.
 //
 // The states are read off the runtime's own dump, since nothing else tells them.
+// A goroutine that helps the garbage collector is in no bubble there; where it
+// belongs is known from an earlier look, or from who created it.
 func (w *watch) quiet() (is, locked bool) {
-	dump := w.stacks()
-	mine, rest := header(dump)
-	bubble := bubbleOf(mine)
+	rest := w.stacks()
+	me, rest := first(rest)
+	if !bytes.Equal(me.bubble, w.bubble) {
+		w.bubble = bytes.Clone(me.bubble)
+		clear(w.ours)
+	}
+	w.ours[string(me.id)] = true
+	w.outside = w.outside[:0]
 	for len(rest) > 0 {
-		var h []byte
-		h, rest = header(rest)
-		switch state, _, _ := bytes.Cut(h, []byte(",")); {
-		case !bytes.Equal(bubbleOf(h), bubble):
-		case bytes.Contains(state, []byte("(durable)")):
-		case bytes.HasPrefix(state, []byte("sync.Mutex")), bytes.HasPrefix(state, []byte("sync.RWMutex")):
+		var g goroutine
+		g, rest = first(rest)
+		if !bytes.Equal(g.bubble, w.bubble) {
+			if g.bubble == nil {
+				w.outside = append(w.outside, g)
+			}
+			continue
+		}
+		w.ours[string(g.id)] = true
+		switch {
+		case bytes.Contains(g.state, []byte("(durable)")):
+		case bytes.HasPrefix(g.state, []byte("sync.Mutex")), bytes.HasPrefix(g.state, []byte("sync.RWMutex")):
 			locked = true
 		default:
+			return false, false
+		}
+	}
+	for _, g := range w.outside {
+		if w.ours[string(g.id)] || w.ours[string(g.creator())] {
 			return false, false
 		}
 	}
@@ -66,22 +88,35 @@ func (w *watch) stacks() []byte {
 	}
 }
 
-// header returns what stands in the brackets of the next "goroutine 7 [sleep
-// (durable), synctest bubble 1]:" and what is behind that line.
-func header(dump []byte) (h, rest []byte) {
-	const begin = "goroutine "
-	for len(dump) > 0 {
-		var line []byte
-		line, dump, _ = bytes.Cut(dump, []byte("\n"))
-		if bytes.HasPrefix(line, []byte(begin)) && bytes.HasSuffix(line, []byte("]:")) {
-			_, h, _ = bytes.Cut(line, []byte("["))
-			return bytes.TrimSuffix(h, []byte("]:")), dump
-		}
-	}
-	return nil, nil
+// goroutine is one of a dump.
+type goroutine struct {
+	id, state []byte
+	bubble    []byte // nil: in none
+	stack     []byte
 }
 
-func bubbleOf(h []byte) []byte {
-	_, bubble, _ := bytes.Cut(h, []byte("synctest bubble "))
-	return bubble
+// first takes the first goroutine off a dump. It begins with a line such as
+// "goroutine 7 [sleep (durable), synctest bubble 1]:" and ends with an empty one.
+func first(dump []byte) (g goroutine, rest []byte) {
+	dump, rest, _ = bytes.Cut(dump, []byte("\n\n"))
+	line, stack, _ := bytes.Cut(dump, []byte("\n"))
+	g.stack = stack
+	g.id, line, _ = bytes.Cut(bytes.TrimPrefix(line, []byte("goroutine ")), []byte(" ["))
+	line = bytes.TrimSuffix(line, []byte("]:"))
+	g.state, _, _ = bytes.Cut(line, []byte(","))
+	if _, bubble, is := bytes.Cut(line, []byte("synctest bubble ")); is {
+		g.bubble = bubble
+	}
+	return g, rest
+}
+
+// creator is the number of the goroutine that created g.
+func (g goroutine) creator() []byte {
+	at := bytes.LastIndex(g.stack, []byte("\ncreated by "))
+	if at < 0 {
+		return nil
+	}
+	line, _, _ := bytes.Cut(g.stack[at+1:], []byte("\n"))
+	_, id, _ := bytes.Cut(line, []byte(" in goroutine "))
+	return id
 }

@@ -2,6 +2,7 @@ package oncetest
 
 import (
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -79,3 +80,33 @@ func TestQuiet(t *testing.T) {
 }
 
 var outside = make(chan int)
+
+// The runtime takes a goroutine out of its bubble while it helps the garbage
+// collector. It is not quiet then, known before or not.
+func TestQuietBesideTheCollector(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(1))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatch()
+		for range 30 { // goroutines are new at first
+			var over atomic.Bool
+			go func() {
+				for !over.Load() {
+					garbage.Store(new([1 << 14]byte))
+				}
+			}()
+			for range 20 {
+				if is, _ := w.quiet(); is {
+					t.Error("quiet, and a goroutine allocates")
+				}
+				runtime.Gosched()
+			}
+			over.Store(true)
+			synctest.Wait()
+			if is, _ := w.quiet(); !is {
+				t.Error("not quiet when it has ended")
+			}
+		}
+	})
+}
+
+var garbage atomic.Pointer[[1 << 14]byte]
