@@ -74,7 +74,7 @@ func (c *claim) letGo() {
 
 // lost tells whether nothing may begin under the claim any more.
 func (c *claim) lost() bool {
-	return c.ctx.Err() != nil && context.Cause(c.ctx) == ErrLeaseLost
+	return c.hold != nil && c.hold.lost.Load() || c.ctx.Err() != nil && context.Cause(c.ctx) == ErrLeaseLost
 }
 
 // leave gives the claim back for the time of a long backoff, unless other items

@@ -232,7 +232,9 @@ func TestI7_JoinedCopiesHoldNoWorker(t *testing.T) {
 				}
 				return nil
 			}
-			most.Store(max(most.Load(), atOnce.Add(1)))
+			now := atOnce.Add(1)
+			for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
+			}
 			time.Sleep(time.Second)
 			atOnce.Add(-1)
 			return nil
@@ -367,10 +369,11 @@ func TestI10_DelaysAreOnesOwn(t *testing.T) {
 					<-turn
 					return nil
 				}
-				if n > 0 {
+				if n == 0 {
+					current.Store(int32(i))
+				} else {
 					<-turn
 				}
-				current.Store(int32(i))
 				return errHandler
 			}, Workers(max(2, len(waits))), Retry(RetryPolicy{Backoff: func() backoff.BackOff {
 				i := current.Load()

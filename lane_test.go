@@ -74,6 +74,8 @@ func laneCase(t *testing.T, items, workers, slots, size int, always bool) {
 
 	over := make(chan struct{})
 	go func() {
+		// Never at a whole second, where Stats would be read while items come and go.
+		time.Sleep(125 * time.Millisecond)
 		for {
 			select {
 			case <-over:

@@ -46,7 +46,11 @@ type leaseHold struct {
 	deadline  time.Time // when the watchdog bites
 	asking    bool      // a renewal is under way
 	recording bool      // the handler has returned; Complete is under way
-	lost      bool      // ctx has ended, or is about to
+
+	// ctx has ended, or is about to: those that are lost at once end one after the
+	// other, and what the first of them lets go on must not begin under another one.
+	// Set under the lock.
+	lost atomic.Bool
 }
 
 // holdLease hands a claim to the keeper of its store where ctx is that of a
@@ -93,9 +97,9 @@ func (h *leaseHold) end() {
 // due is when the keeper has to look at the hold again.
 func (h *leaseHold) due() time.Time {
 	switch {
-	case h.lost && (h.asking || h.beat.IsZero()):
+	case h.lost.Load() && (h.asking || h.beat.IsZero()):
 		return time.Time{}
-	case h.asking, h.beat.IsZero(), !h.lost && h.deadline.Before(h.beat):
+	case h.asking, h.beat.IsZero(), !h.lost.Load() && h.deadline.Before(h.beat):
 		return h.deadline
 	default:
 		return h.beat
@@ -252,8 +256,8 @@ func (k *keeper) look() {
 // and passes them to loseAll without it.
 func (k *keeper) bite(now time.Time) (lost []*leaseHold) {
 	for _, h := range k.holds {
-		if !h.lost && !now.Before(h.deadline) {
-			h.lost = true
+		if !h.lost.Load() && !now.Before(h.deadline) {
+			h.lost.Store(true)
 			lost = append(lost, h)
 		}
 	}

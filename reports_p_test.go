@@ -460,7 +460,7 @@ func TestP30_CancelAtEveryMomentOfABackoff(t *testing.T) {
 // given back, what was not received stays where it was.
 func TestP31_ForcedStopReturnsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *oncepipe.Config) { c.DrainTimeout = 4500 * time.Millisecond })
+		r := newRig(t, func(c *oncepipe.Config) { c.DrainTimeout = 4700 * time.Millisecond })
 		oncepipe.Sink(r.dedup(), "work", r.handler(func(ctx context.Context, _ brokerMsg, _ int) error {
 			select {
 			case <-time.After(time.Second):

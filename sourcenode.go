@@ -196,6 +196,9 @@ func (n *sourceNode[T]) receive(ctx context.Context, src Source[T]) error {
 
 // sleep reports whether d passed before ctx ended.
 func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

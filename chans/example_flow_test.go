@@ -29,10 +29,10 @@ func ExampleGo() {
 }
 
 func ExampleSend() {
+	c := make(chan int, 1)
+	fmt.Println(chans.Send(context.Background(), c, 1))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	c := make(chan int, 1)
-	fmt.Println(chans.Send(ctx, c, 1))
 	fmt.Println(chans.Send(ctx, c, 2))
 	// Output:
 	// <nil>

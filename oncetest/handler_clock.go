@@ -96,6 +96,7 @@ func (s *sim) until(ready func() bool) bool {
 		}
 		runtime.Gosched()
 	}
+	s.locked = false
 	return false
 }
 

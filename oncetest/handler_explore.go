@@ -210,14 +210,16 @@ func (x *explorer) attempt(s schedule) (a answer, ok bool) {
 func (x *explorer) run(s schedule, answers chan<- answer) {
 	last := answer{err: errors.New("oncetest: the program ended the simulation's goroutine")}
 	defer func() { answers <- last }()
+	simulate := func() { answers <- answer{outcome: x.simulate(s)} }
+	var err error
 	if x.realTime {
-		answers <- answer{outcome: x.simulate(s)}
-		return
+		err = recovered(func() error { simulate(); return nil })
+	} else {
+		err = inBubble(func() {
+			simulate()
+			time.Sleep(noReturn) // for goroutines of killed processes that wait for the clock
+		})
 	}
-	err := inBubble(func() {
-		answers <- answer{outcome: x.simulate(s)}
-		time.Sleep(noReturn) // for goroutines of killed processes that wait for the clock
-	})
 	if err != nil {
 		last.err = fmt.Errorf("schedule %s: %w", s, err)
 	}

@@ -168,5 +168,7 @@ func (s *sim) cut(a *act) {
 		s.takeBack(r)
 	}
 	s.pass(r.deadline-s.now(), false)
-	s.until(func() bool { return r.ctx.Err() != nil }) // the clock's own goroutine ends it
+	// A goroutine of the clock's ends the run's context, and then those that derive
+	// from it, one of which the step has.
+	s.until(func() bool { return s.realTime && a.ctx.Err() != nil })
 }

@@ -82,7 +82,9 @@ func (p *Process) Cleanup(f func()) { p.cleanups.add(f) }
 // All that changes the world has to be in a step. Other goroutines of a killed
 // process go on until their next one: what they do before that has happened.
 //
-// Step may be called from any goroutine. In Start it is just a call of do.
+// Step may be called from any goroutine. Of two that come to a step at one instant,
+// such as a run and a goroutine that it has started, either may be first: then a
+// schedule can take another course when it is run again. In Start it is just a call of do.
 func (p *Process) Step(ctx context.Context, name string, do func() error) error {
 	if !p.started.Load() {
 		return do()

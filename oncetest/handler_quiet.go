@@ -72,7 +72,7 @@ func (w *watch) quiet() (is, locked bool) {
 		}
 	}
 	for _, g := range w.outside {
-		if w.ours[string(g.id)] || w.ours[string(g.creator())] {
+		if w.ours[string(g.id)] || w.ours[string(g.creator())] || g.ofTimer() && !g.waits() {
 			return false, false
 		}
 	}
@@ -119,4 +119,14 @@ func (g goroutine) creator() []byte {
 	line, _, _ := bytes.Cut(g.stack[at+1:], []byte("\n"))
 	_, id, _ := bytes.Cut(line, []byte(" in goroutine "))
 	return id
+}
+
+// ofTimer tells that a timer has created g, of which the dump names no creator.
+func (g goroutine) ofTimer() bool {
+	return bytes.Contains(g.stack, []byte("\ncreated by time.goFunc\n"))
+}
+
+// waits tells that g waits for something else than the collector.
+func (g goroutine) waits() bool {
+	return !bytes.HasPrefix(g.state, []byte("run")) && !bytes.HasPrefix(g.state, []byte("GC ")) && !bytes.HasPrefix(g.state, []byte("preempted"))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -209,6 +210,7 @@ var badHandlers = []struct {
 	{"a write in the background", oncetest.Lost, func(p *oncetest.Process, effects, _ *table) handler {
 		return func(_ context.Context, o order) error {
 			go func() {
+				time.Sleep(time.Millisecond)
 				_ = p.Step(p.Context(), "insert", func() error { return effects.insertUnique(row{key: o.ID, order: o.ID}) })
 			}()
 			return nil
@@ -515,6 +517,39 @@ func clean(t *testing.T, share int, s oncetest.Service[order]) {
 	start := time.Now()
 	oncetest.Handler(t, s)
 	t.Logf("%.0f schedules a second", float64(s.Schedules)/time.Since(start).Seconds())
+}
+
+// A run that is cut off notices at its next step, however many contexts lie between
+// that one and the handler's.
+func TestHandler_CutReachesDerivedContexts(t *testing.T) {
+	s := service(func(p *oncetest.Process, effects, _ *table) handler {
+		return func(ctx context.Context, o order) error {
+			for range 1000 {
+				next, cancel := context.WithCancel(ctx)
+				defer cancel()
+				ctx = next
+			}
+			if err := p.Step(ctx, "insert", func() error { return effects.insert(row{order: o.ID}) }); err != nil {
+				return oncepipe.Permanent(err)
+			}
+			return nil
+		}
+	})
+	s.Replay, s.NoDeadLetters = "1:cut-before@1", true
+	for range 20 {
+		if f, ok := errors.AsType[*oncetest.Failure](oncetest.CheckHandler(s)); ok {
+			t.Fatal(f) // the cut came too late for the step
+		}
+	}
+}
+
+// A program that panics outside of its handler is an error, in real time too.
+func TestHandler_PanicInRealTime(t *testing.T) {
+	s := service(func(*oncetest.Process, *table, *table) handler { panic("no database") })
+	s.RealTime = true
+	if err := oncetest.CheckHandler(s); err == nil || !strings.Contains(err.Error(), "no database") {
+		t.Errorf("got %v", err)
+	}
 }
 
 // What Effects says is waited for where nothing else could come.

@@ -218,7 +218,7 @@ var badKills = map[string]struct {
 			fmt.Println("waiting")
 			return p.Step(ctx, "wait", func() error { select {} })
 		})
-		s.Timeout = 500 * time.Millisecond
+		s.Timeout = 3 * time.Second
 		return s
 	}(), oncetest.NoReturn, "it wrote:\nwaiting"},
 	"does not end": {func() oncetest.KillService[bill] {
@@ -226,7 +226,7 @@ var badKills = map[string]struct {
 			p.Cleanup(func() { select {} })
 			return func(ctx context.Context, b bill) error { return linked(ctx, p, d, b.ID) }
 		})
-		s.Timeout = 500 * time.Millisecond
+		s.Timeout = 3 * time.Second
 		return s
 	}(), oncetest.NoReturn, "the process does not end"},
 	"panics": {handling(func(ctx context.Context, p *oncetest.Process, d files, id string) error {
@@ -244,7 +244,7 @@ var badKills = map[string]struct {
 		s := handling(func(ctx context.Context, p *oncetest.Process, d files, id string) error {
 			return errors.New("not today")
 		})
-		s.Timeout = 500 * time.Millisecond
+		s.Timeout = 3 * time.Second
 		return s
 	}(), oncetest.Unsettled, "not today"},
 	"gives up": {handling(func(ctx context.Context, p *oncetest.Process, d files, id string) error {

@@ -103,7 +103,7 @@ func TestRun_EndsWhenAnEffectFails(t *testing.T) {
 		}
 		insert := p.insert
 		p.insert = func(ctx context.Context, key string) error {
-			if key == "key-7" {
+			if key == "key-1" {
 				return refused
 			}
 			return insert(ctx, key)
