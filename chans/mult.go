@@ -22,7 +22,8 @@ const (
 // not read holds up all. A [Lossy] tap never does; it sheds instead, and counts.
 //
 // A value that no tap gets, as there are none, is discarded and counted. A tap
-// gets the values that are taken from the source after it was added. A channel is
+// gets the values that are taken from the source after it was added, and perhaps the
+// one that was taken at that moment. A channel is
 // a tap once, however often it is added; how it ends is what was said last.
 //
 // The zero Mult is ready. Its methods can be called by any goroutine at any time,

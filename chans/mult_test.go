@@ -340,6 +340,7 @@ func TestMultObserverUntaps(t *testing.T) {
 		from := make(chan int)
 		wait := running(func() error { return m.Run(ctx, from) })
 		from <- 1
+		synctest.Wait() // a tap added at once may get it, too
 		m.Tap(stuck, chans.CloseAtEnd)
 		from <- 2
 		from <- 3

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"runtime"
 	"runtime/metrics"
+	"slices"
 )
 
 // watch looks at goroutines. What it needs for that serves all looks.
@@ -126,7 +127,9 @@ func (g goroutine) ofTimer() bool {
 	return bytes.Contains(g.stack, []byte("\ncreated by time.goFunc\n"))
 }
 
-// waits tells that g waits for something else than the collector.
+// waits tells that g waits, and not for what the runtime has to do.
 func (g goroutine) waits() bool {
-	return !bytes.HasPrefix(g.state, []byte("run")) && !bytes.HasPrefix(g.state, []byte("GC ")) && !bytes.HasPrefix(g.state, []byte("preempted"))
+	return slices.ContainsFunc(waiting, func(state string) bool { return bytes.HasPrefix(g.state, []byte(state)) })
 }
+
+var waiting = []string{"chan ", "select", "sleep", "sync.", "IO wait", "syscall"}

@@ -82,18 +82,24 @@ func TestQuiet(t *testing.T) {
 var outside = make(chan int)
 
 // The runtime takes a goroutine out of its bubble while it helps the garbage
-// collector. It is not quiet then, known before or not.
+// collector. It is not quiet then, known before or not, whoever has created it.
 func TestQuietBesideTheCollector(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1))
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatch()
-		for range 30 { // goroutines are new at first
+		for i := range 30 { // goroutines are new at first
 			var over atomic.Bool
-			go func() {
+			work := func() {
 				for !over.Load() {
 					garbage.Store(new([1 << 14]byte))
 				}
-			}()
+			}
+			if i%2 == 0 {
+				go work()
+			} else {
+				time.AfterFunc(time.Nanosecond, work)
+				time.Sleep(time.Nanosecond)
+			}
 			for range 20 {
 				if is, _ := w.quiet(); is {
 					t.Error("quiet, and a goroutine allocates")

@@ -406,7 +406,7 @@ func TestKill_MomentsHaveTwoProcesses(t *testing.T) {
 		if d.effects(id) > 0 {
 			return nil
 		}
-		slow := time.NewTimer(20 * time.Millisecond)
+		slow := time.NewTimer(200 * time.Millisecond) // both of them have begun by then
 		defer slow.Stop()
 		<-slow.C
 		return d.write(id)

@@ -89,7 +89,7 @@ func newBroker(m mechanism, f fault, messages int, rng *rand.Rand) *broker {
 
 // work runs the pipeline, in as many processes and lives as the fault says.
 func work(ctx context.Context, b *broker, m mechanism, file string, rng *rand.Rand) error {
-	f, t := b.fault, task{m.name, file}
+	f, t := b.fault, task{m.name, file, b.fault.lease()}
 	switch {
 	case f.kills > 0:
 		return kill(ctx, b, t, rng)
@@ -113,7 +113,7 @@ func work(ctx context.Context, b *broker, m mechanism, file string, rng *rand.Ra
 		}
 		return group.Wait()
 	}
-	return serve(ctx, m, f.buffer, file, b.consumer(-1, doom{}))
+	return serve(ctx, m, f.buffer, t.Lease, file, b.consumer(-1, doom{}))
 }
 
 // kill lets processes die one after the other, and the last one live.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/oncepipe/oncepipe"
 )
@@ -21,6 +22,7 @@ const childVariable = "ONCEPIPE_BENCH_MECHANISM"
 type task struct {
 	Mechanism string
 	File      string
+	Lease     time.Duration
 }
 
 // toChild is a line that a child reads.
@@ -51,7 +53,7 @@ func child() (is bool, err error) {
 		if m.name == t.Mechanism {
 			l := newLine(os.Stdout)
 			go l.read(os.Stdin)
-			return true, serve(context.Background(), m, none.buffer, t.File, l)
+			return true, serve(context.Background(), m, none.buffer, t.Lease, t.File, l)
 		}
 	}
 	return true, fmt.Errorf("no mechanism is called %q", t.Mechanism)

@@ -27,6 +27,15 @@ type fault struct {
 	returnsShed bool                  // the broker delivers again what a buffer shed
 }
 
+// lease is what Once holds a key for. A short one is for those who have to wait for its
+// end; else a machine that stands still must not let another one have the key.
+func (f fault) lease() time.Duration {
+	if f.kills > 0 {
+		return lease
+	}
+	return oncepipe.DefaultLease
+}
+
 // runs are the fault and, if orders wait in it, the same without waiting, for the
 // time that it takes.
 func (f fault) runs() []fault {

@@ -30,6 +30,7 @@ type handle = func(ctx context.Context, o *order) error
 type shop struct {
 	db    *sql.DB
 	store *sqlstore.Store // nil if the mechanism doesn't work on one
+	lease time.Duration
 }
 
 var mechanisms = []mechanism{
@@ -119,8 +120,9 @@ func bookTx(s shop) handle {
 const lease = 500 * time.Millisecond
 
 func onceWith(cfg oncepipe.OnceConfig[*order, struct{}], token func(ctx context.Context) string) func(s shop) handle {
-	cfg.Lease = lease
 	return func(s shop) handle {
+		cfg := cfg
+		cfg.Lease = s.lease
 		return oncepipe.DoWith(s.store, "charge", cfg, func(ctx context.Context, o *order) error {
 			return charge(ctx, s.db, o, token(ctx))
 		})

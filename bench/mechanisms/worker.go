@@ -16,7 +16,7 @@ import (
 const retryAfter = 5 * time.Millisecond
 
 // serve runs the pipeline of a mechanism until its source has ended.
-func serve(ctx context.Context, m mechanism, b oncepipe.BufferPolicy, file string, src oncepipe.Source[*order]) (err error) {
+func serve(ctx context.Context, m mechanism, b oncepipe.BufferPolicy, lease time.Duration, file string, src oncepipe.Source[*order]) (err error) {
 	db := openDB(file)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	cfg := oncepipe.Config{
@@ -25,7 +25,7 @@ func serve(ctx context.Context, m mechanism, b oncepipe.BufferPolicy, file strin
 		PruneEvery:  -1,
 		Logger:      slog.New(slog.DiscardHandler),
 	}
-	s := shop{db: db}
+	s := shop{db: db, lease: lease}
 	if m.store { // to open one costs more than many an effect
 		if s.store, err = sqlstore.Open(ctx, db, sqlstore.Config{}); err != nil {
 			return fmt.Errorf("open the store: %w", err)
