@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -74,7 +75,16 @@ func (c *claim) letGo() {
 
 // lost tells whether nothing may begin under the claim any more.
 func (c *claim) lost() bool {
-	return c.hold != nil && c.hold.lost.Load() || c.ctx.Err() != nil && context.Cause(c.ctx) == ErrLeaseLost
+	switch {
+	case c.hold != nil && c.hold.lost.Load():
+		return true
+	case c.outer != nil && c.outer.lost():
+		return true
+	case slices.ContainsFunc(c.each, (*claim).lost):
+		return true
+	default:
+		return c.ctx.Err() != nil && context.Cause(c.ctx) == ErrLeaseLost
+	}
 }
 
 // leave gives the claim back for the time of a long backoff, unless other items

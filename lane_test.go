@@ -460,32 +460,38 @@ func TestBackoffThatCrashes(t *testing.T) {
 	}
 }
 
-// What is injected while the stage comes to its end is in the lane before it shuts
+// What is injected while the stage comes to its end has a slot before the lane shuts
 // and runs, or is refused, and then nothing was made of it.
-func TestLaneShutEmpty(t *testing.T) {
+func TestLaneShutIf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLane[int]()
 		l.start()
-		made := 0
+		slots, made := 0, 0
+		empty := func() bool { return slots == 0 }
 		admit := func() bool { return l.admit(func() job[int] { made++; return laneJob(made) }) }
-		if !admit() || l.shutEmpty() {
+		slots++
+		if l.shutIf(empty) || !admit() {
 			t.Fatal("shut over an item")
 		}
-		if !admit() {
-			t.Fatal("open, and an item is refused")
+		<-l.ready
+		j, ok := l.take()
+		if !ok || j.v != 1 {
+			t.Fatalf("item %d (%v)", j.v, ok)
 		}
-		for i := range 2 {
-			<-l.ready
-			if j, ok := l.take(); !ok || j.v != i+1 {
-				t.Fatalf("item %d (%v)", j.v, ok)
-			}
+		if l.shutIf(empty) || !l.park(j, time.Second) {
+			t.Fatal("shut while its item runs, which is to be parked again")
 		}
+		<-l.ready
+		if j, ok = l.take(); !ok || j.v != 1 {
+			t.Fatalf("item %d (%v)", j.v, ok)
+		}
+		slots--
 		for range 2 {
-			if !l.shutEmpty() {
-				t.Error("an empty lane is not shut")
+			if !l.shutIf(empty) {
+				t.Error("an empty stage's lane is not shut")
 			}
 		}
-		if admit() || l.park(laneJob(0), 0) || made != 2 {
+		if admit() || l.park(j, 0) || made != 1 {
 			t.Errorf("a lane that is shut takes an item; %d made", made)
 		}
 	})

@@ -466,9 +466,9 @@ func (p *Pipeline) pause(stage string, on bool) error {
 
 // Inject hands a value, such as that of a dead letter, to the stage named, as a
 // new delivery with this key: it passes no Dedup on its way, and Run's error
-// lists it if a drain leaves it unfinished. Inject never blocks. The error is ErrFull
-// when the stage has no free slot, ErrNotRunning before Run and once the stage
-// has ended, or says that the value is of another type than the stage's.
+// lists it if it can't be finished. Inject never blocks. The error is ErrFull
+// when the stage has no free slot, ErrNotRunning before Run and once the pipeline drains
+// or the stage has ended, or says that the value is of another type than the stage's.
 func (p *Pipeline) Inject(stage, key string, value any) error {
 	n, err := p.find(stage)
 	if err != nil {

@@ -50,11 +50,13 @@ func (d *redrives) stop(t interface{ Errorf(string, ...any) }) oncepipe.Stats {
 // stopBut is stop of a process some of whose errors are expected.
 func (d *redrives) stopBut(t interface{ Errorf(string, ...any) }, expected func(error) bool) oncepipe.Stats {
 	d.kill()
-	if err := <-d.end; err != nil {
-		for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
-			if !expected(err) {
-				t.Errorf("Run: %v", err)
-			}
+	errs := []error{<-d.end}
+	if joined, ok := errs[0].(interface{ Unwrap() []error }); ok {
+		errs = joined.Unwrap()
+	}
+	for _, err := range errs {
+		if err != nil && !expected(err) {
+			t.Errorf("Run: %v", err)
 		}
 	}
 	st := d.p.Stats()

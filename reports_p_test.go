@@ -590,10 +590,15 @@ func TestP39_CallsBesideTheShutdown(t *testing.T) {
 // Stats and Inject can be called while the pipeline starts and while it comes to its
 // end: what was taken is done, and counted when Run has returned.
 func TestP39_CallsBesideStartAndEnd(t *testing.T) {
-	for range 50 {
+	for round := range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
-			oncepipe.Sink(r.dedup(), "work", r.handler(succeed), oncepipe.Workers(2), oncepipe.Ordered())
+			oncepipe.Sink(r.dedup(), "work", r.handler(func(ctx context.Context, _ brokerMsg, _ int) error {
+				if i, _ := oncepipe.InfoFrom(ctx); i.Attempt == 1 && round%2 == 0 {
+					return errBroken
+				}
+				return nil
+			}), oncepipe.Workers(2), oncepipe.Ordered(), oncepipe.Retry(brokerRetry(time.Millisecond)))
 			var wg sync.WaitGroup
 			var taken atomic.Int64
 			for range 2 {

@@ -248,12 +248,16 @@ func (l *lane[A]) pop(place uint32) job[A] {
 	return j
 }
 
-// shutEmpty refuses further items, unless there is one. It reports whether it does.
-func (l *lane[A]) shutEmpty() bool {
+// shutIf refuses further items if empty, which is asked under the lock, says that there
+// is none in the stage. It reports whether there is none.
+func (l *lane[A]) shutIf(empty func() bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.closed = l.closed || l.index.Len() == 0
-	return l.closed
+	if !empty() {
+		return false
+	}
+	l.closed = true
+	return true
 }
 
 // shut refuses further items, stops the timer and returns what is parked.

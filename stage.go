@@ -201,14 +201,16 @@ func (s *stage[A, B]) start() {
 }
 
 // release gives a slot back. When the input is closed and this was the last
-// one, the stage is done: an item inside would hold a slot. One that was injected
-// since then is in the lane, and comes here too.
+// one, the stage is done: an item inside would hold a slot. What is injected takes
+// one before it comes to the lane, whose lock decides.
 func (s *stage[A, B]) release() {
 	<-s.slots
-	if s.inputClosed.Load() && len(s.slots) == 0 && s.lane.shutEmpty() && s.done.CompareAndSwap(false, true) {
+	if s.inputClosed.Load() && s.lane.shutIf(s.empty) && s.done.CompareAndSwap(false, true) {
 		s.lane.wake()
 	}
 }
+
+func (s *stage[A, B]) empty() bool { return len(s.slots) == 0 }
 
 func (s *stageCore) isDone() bool { return s.done.Load() }
 

@@ -184,10 +184,13 @@ func (s *sim) ended(sig signal) {
 }
 
 // look checks that a message has no more effects than it may have.
-func (s *sim) look(id int) {
-	n, ok := s.count(id, answerWithin)
+func (s *sim) look(id int) { s.lookWithin(id, answerWithin) }
+
+// lookWithin is look with a limit in real time. It returns what it saw.
+func (s *sim) lookWithin(id int, limit time.Duration) (n int, ok bool) {
+	n, ok = s.count(id, limit)
 	if !ok {
-		return
+		return 0, false
 	}
 	if n != s.effects[id] {
 		s.effects[id] = n
@@ -196,6 +199,7 @@ func (s *sim) look(id int) {
 	if n > 1 {
 		s.blame(Twice, fmt.Sprintf("%s has %d effects", s.program.name(id), n))
 	}
+	return n, true
 }
 
 func effectsAre(n int) string {
@@ -267,8 +271,7 @@ func ordered(mu *sync.Mutex) {
 // could have to wait for.
 func (s *sim) verify() {
 	for _, id := range s.delivered() {
-		s.look(id)
-		n, ok := s.count(id, 20*time.Second) // there is nothing to wait for but a busy machine
+		n, ok := s.lookWithin(id, 20*time.Second) // there is nothing to wait for but a busy machine
 		switch {
 		case !ok:
 			err := fmt.Errorf("oncetest: Effects of %s does not answer", s.program.name(id))

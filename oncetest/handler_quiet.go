@@ -73,7 +73,7 @@ func (w *watch) quiet() (is, locked bool) {
 		}
 	}
 	for _, g := range w.outside {
-		if w.ours[string(g.id)] || w.ours[string(g.creator())] || g.ofTimer() && !g.waits() {
+		if w.ours[string(g.id)] || w.ours[string(g.creator())] || g.assists() || g.ofTimer() && !g.waits() {
 			return false, false
 		}
 	}
@@ -121,6 +121,9 @@ func (g goroutine) creator() []byte {
 	_, id, _ := bytes.Cut(line, []byte(" in goroutine "))
 	return id
 }
+
+// assists tells that g helps the collector, for whichever bubble.
+func (g goroutine) assists() bool { return bytes.HasPrefix(g.state, []byte("GC assist")) }
 
 // ofTimer tells that a timer has created g, of which the dump names no creator.
 func (g goroutine) ofTimer() bool {
