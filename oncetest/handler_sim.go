@@ -264,6 +264,9 @@ func (s *sim) restart(instance int) {
 }
 
 func (s *sim) stopProcess(instance int) {
+	for s.fail == nil && !s.realTime && s.until(s.receive) {
+		s.loop() // goroutines of the program's own, on their way to a step when the last run had ended
+	}
 	p := s.processes[instance]
 	if p == nil || s.fail != nil {
 		return

@@ -40,7 +40,7 @@ type retryRun struct {
 
 	mu        sync.Mutex
 	log       []retryEvent
-	failed    int // the item that is decided on
+	failed    int // the item that is decided on; -1: none
 	runs      []int
 	taken     []oncepipe.Settlement // what a source that takes back was told, by item
 	told      []int
@@ -104,6 +104,7 @@ func (l RetryLaws) run(s retrySchedule) *retryRun {
 func (r *retryRun) play() {
 	r.epoch = time.Now()
 	r.deciding = make(chan struct{}, 1)
+	r.failed = -1
 	r.policy = r.laws.Policy()
 	if r.schedule.slots > 0 {
 		r.policy.Slots = r.schedule.slots
